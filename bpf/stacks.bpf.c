@@ -6,6 +6,9 @@
 // time, so its registers are out of date: `on_processor` samples such threads, by a timer that user space enables
 // around each walk.
 //
+// A process that ends or executes another program is sampled no longer: whoever chose it did not choose the program of
+// another user, or the next process with its number.
+//
 // User space loads `threads` where the kernel can read another process's memory in an iterator (since 5.18), else
 // `threads_without_memory`, and then reads the stacks itself. sonar-sys/src/stacks.rs reads the records.
 
@@ -54,6 +57,8 @@ struct {
 
 // Samples that did not fit into the ring.
 __u64 samples_lost = 0;
+// The process has ended or executes another program.
+volatile __u32 has_ended = 0;
 
 struct seq_file;
 struct bpf_iter_meta {
@@ -63,6 +68,10 @@ struct bpf_iter__task {
     struct bpf_iter_meta *meta;
     struct task_struct *task;
 } CORE;
+
+static __always_inline bool is_sampled(struct task_struct *task) {
+    return task->tgid == process && !has_ended;
+}
 
 static __always_inline __u64 switches_of(struct task_struct *task) {
     return task->nvcsw + task->nivcsw;
@@ -89,7 +98,7 @@ int threads(struct bpf_iter__task *ctx) {
     struct task_struct *task = ctx->task;
     __u32 zero = 0;
     struct walked *walked = bpf_map_lookup_elem(&scratch, &zero);
-    if (!task || !walked || task->tgid != process)
+    if (!task || !walked || !is_sampled(task))
         return 0;
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
     fill(&walked->head, task, regs);
@@ -107,7 +116,8 @@ int threads(struct bpf_iter__task *ctx) {
     }
     walked->head.length = length;
     walked->head.switches_after = switches_of(task);
-    if (length <= MAX_BYTES)
+    // What was copied may be of the next program.
+    if (length <= MAX_BYTES && !has_ended)
         bpf_seq_write(ctx->meta->seq, walked, sizeof(walked->head) + length);
     return 0;
 }
@@ -115,7 +125,7 @@ int threads(struct bpf_iter__task *ctx) {
 SEC("iter/task")
 int threads_without_memory(struct bpf_iter__task *ctx) {
     struct task_struct *task = ctx->task;
-    if (!task || task->tgid != process)
+    if (!task || !is_sampled(task))
         return 0;
     struct thread_head head = {};
     fill(&head, task, (struct pt_regs *)bpf_task_pt_regs(task));
@@ -126,7 +136,7 @@ int threads_without_memory(struct bpf_iter__task *ctx) {
 SEC("perf_event")
 int on_processor(void *ctx) {
     struct task_struct *task = bpf_get_current_task_btf();
-    if (task->tgid != process)
+    if (!is_sampled(task))
         return 0;
     struct sampled *sampled = bpf_ringbuf_reserve(&samples, sizeof(*sampled), 0);
     if (!sampled) {
@@ -136,6 +146,20 @@ int on_processor(void *ctx) {
     fill(&sampled->head, task, (struct pt_regs *)bpf_task_pt_regs(task));
     sampled->head.length = copy_stack(sampled->stack, sampled->head.sp);
     bpf_ringbuf_submit(sampled, BPF_RB_NO_WAKEUP);
+    return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(process_executes, struct task_struct *task) {
+    if (task->tgid == process)
+        has_ended = 1;
+    return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(process_exits, struct task_struct *task) {
+    if (task->tgid == process && !task->signal->live.counter)
+        has_ended = 1;
     return 0;
 }
 

@@ -53,6 +53,8 @@ pub enum TraceError {
     Load(String),
 }
 
+/// Processes that can be followed at once.
+pub const MAX_PROCESSES: usize = 256;
 /// Files that the programs have room for, including ignored ones.
 pub const MAX_FILES: usize = 65_536;
 
@@ -95,7 +97,7 @@ pub enum TraceMode {
 /// What to trace.
 #[derive(Copy, Clone, Debug)]
 pub struct Trace<'a> {
-    /// Processes, by their ids in the initial process namespace.
+    /// Processes, by their ids in the initial process namespace: see [`Tracer::refused`].
     pub processes: &'a [u32],
     /// Also processes with this name, or whose program has it, from their start on; only the first 15 bytes count.
     pub program: Option<&'a str>,
@@ -120,6 +122,7 @@ pub struct Tracer {
     clock: RefCell<ClockOffsets>,
     way: AttachMode,
     without: Vec<&'static str>,
+    refused: Vec<u32>,
 }
 
 impl Tracer {
@@ -142,10 +145,9 @@ impl Tracer {
             .filter(|tried| way.is_none_or(|way| way == *tried))
         {
             match Self::load_most(tried, trace, &has) {
-                Some(Ok(tracer)) => {
-                    for process in processes {
-                        tracer.follow(*process)?;
-                    }
+                Some(Ok(mut tracer)) => {
+                    let has_no_room = |process: &u32| tracer.follow(*process).is_err();
+                    tracer.refused = processes.iter().copied().filter(has_no_room).collect();
                     return Ok(tracer);
                 }
                 Some(Err(error)) => failed = Some(error),
@@ -233,6 +235,7 @@ impl Tracer {
             clock: RefCell::new(ClockOffsets::new(sys::realtime_minus_monotonic_ns())),
             way,
             without: plan.without.clone(),
+            refused: Vec::new(),
         };
         tracer.changed(tracer.control.get())?;
         // Not by the skeleton: if one program is refused, it leaves the others attached for good.
@@ -247,6 +250,12 @@ impl Tracer {
         Ok(tracer)
     }
 
+    /// Those of the processes to trace that there was no room for: there are more than [`MAX_PROCESSES`] of them and of those
+    /// with the name of the program.
+    pub fn refused(&self) -> &[u32] {
+        &self.refused
+    }
+
     /// How accesses are seen, and which are not, in one line.
     pub fn way(&self) -> String {
         match self.without.as_slice() {
@@ -258,7 +267,7 @@ impl Tracer {
     /// Follows one more process.
     ///
     /// # Errors
-    /// The table of processes is full (256).
+    /// The table of processes is full ([`MAX_PROCESSES`]).
     pub fn follow(&self, process: u32) -> Result<(), TraceError> {
         update(&self.skeleton.maps.processes, &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
         self.followed.borrow_mut().add(process);
@@ -547,6 +556,18 @@ mod tests {
                 .unwrap();
             assert_eq!(offsets, [0, 200, 300], "{}", way.name());
             assert!(tracer.losses().ends_unseen > 0, "{}: what was missed is counted", way.name());
+        }
+    }
+
+    #[test]
+    fn processes_without_room_do_not_keep_the_others_from_being_traced() {
+        // Nobody has these numbers.
+        let many: Vec<u32> = (5_000_000..5_000_002 + MAX_PROCESSES as u32).collect();
+        let trace =
+            Trace { processes: &many, program: None, mode: TraceMode::Each, way: None, pseudo: false };
+        match Tracer::start(&trace) {
+            Ok(tracer) => assert_eq!(tracer.refused(), &many[MAX_PROCESSES..]),
+            Err(error) => eprintln!("skipped: {error}"),
         }
     }
 

@@ -19,6 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 use sonar_core::stacks::{Registers, StackSnapshot, ThreadSample, ThreadState};
 
 use crate::ebpf::TraceError;
+use crate::host::process::RunningProgram;
 use crate::skeletons::stacks::{StacksSkel, StacksSkelBuilder};
 use crate::{ebpf, sys_bpf};
 
@@ -43,8 +44,11 @@ const HEAD: usize = 96;
 
 /// The programs, loaded until this is dropped.
 pub struct StackSampler {
+    process: RunningProgram,
     skeleton: StacksSkel<'static>,
     walk: Link,
+    /// What sees that the process ends or executes another program.
+    _watches: [Link; 2],
     /// Of each processor; empty if the kernel refuses them.
     timers: Vec<(OwnedFd, Link)>,
     /// The memory of the process, where the programs cannot read it.
@@ -52,11 +56,12 @@ pub struct StackSampler {
 }
 
 impl StackSampler {
-    /// Loads the programs for a process, by its id in the initial process namespace.
+    /// Loads the programs for a process of the initial process namespace. Once it has ended or executes another program,
+    /// it has no threads for them.
     ///
     /// # Errors
     /// [`TraceError`], with what is missing.
-    pub fn start(process: u32) -> Result<Self, TraceError> {
+    pub fn start(process: RunningProgram) -> Result<Self, TraceError> {
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(TraceError::NoBtf);
         }
@@ -69,7 +74,7 @@ impl StackSampler {
         })
     }
 
-    fn load(process: u32, reads_memory: bool) -> Result<Self, TraceError> {
+    fn load(process: RunningProgram, reads_memory: bool) -> Result<Self, TraceError> {
         let error = |error: libbpf_rs::Error| ebpf::load_error(&error);
         // The skeleton borrows a place for a pointer for as long as it lives: it is leaked, eight bytes for each try.
         let place = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -78,24 +83,28 @@ impl StackSampler {
         open.progs.threads_without_memory.set_autoload(!reads_memory);
         let settings = open.maps.rodata_data.as_deref_mut();
         let settings = settings.ok_or_else(|| TraceError::Load("the programs have no settings".into()))?;
-        settings.process = process;
+        settings.process = process.pid;
         let processors = libbpf_rs::num_possible_cpus().unwrap_or(1);
         let ring = (processors * RING_BYTES).next_power_of_two().clamp(2 << 20, 64 << 20);
         open.maps.samples.set_max_entries(ring as u32).map_err(error)?;
         let skeleton = open.load().map_err(error)?;
-        let memory = if reads_memory { None } else { Some(memory_of(process)?) };
-        let walker =
-            if reads_memory { &skeleton.progs.threads } else { &skeleton.progs.threads_without_memory };
+        let programs = &skeleton.progs;
+        let watches = [
+            programs.process_executes.attach().map_err(error)?,
+            programs.process_exits.attach().map_err(error)?,
+        ];
+        let memory = if reads_memory { None } else { Some(memory_of(process.pid)?) };
+        let walker = if reads_memory { &programs.threads } else { &programs.threads_without_memory };
         let walk = walker.attach_iter_with_opts(IterOpts::None).map_err(error)?;
         let timers = (0..processors as u32).filter_map(|processor| {
             // Some processors may be offline; without any timer, running threads have no stack.
             let timer = sys_bpf::processor_timer(processor, PERIOD_NS).ok()?;
-            let link = ebpf::attach_timer(&skeleton.progs.on_processor, timer.try_clone().ok()?)?;
+            let link = ebpf::attach_timer(&programs.on_processor, timer.try_clone().ok()?)?;
             sys_bpf::switch_timer(timer.as_fd(), false).ok()?;
             Some((timer, link))
         });
         let timers = timers.collect();
-        Ok(Self { skeleton, walk, timers, memory })
+        Ok(Self { process, skeleton, walk, _watches: watches, timers, memory })
     }
 
     /// Whether threads that run on a processor have a stack.
@@ -103,7 +112,8 @@ impl StackSampler {
         !self.timers.is_empty()
     }
 
-    /// Looks at all threads once; returns bytes for [`parse`]. It takes about 3 ms, most of it waiting.
+    /// Looks at all threads once; returns bytes for [`parse`]. It takes about 3 ms, most of it waiting. There are none once
+    /// the process has ended or executes another program.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -130,6 +140,10 @@ impl StackSampler {
         }
         drop(timers);
         self.take_samples(0, u64::MAX, &mut sampled)?;
+        // It may have done so before the programs watched it.
+        if self.process.still(()).is_err() {
+            (walked, sampled) = (WalkedThreads::default(), Vec::new());
+        }
         let cost = (ended.tv_sec - begun.tv_sec) * 1_000_000_000 + (ended.tv_nsec - begun.tv_nsec);
         let mut bytes = Vec::with_capacity(NUMBERS + walked.bytes.len() + sampled.len());
         for number in [cost.unsigned_abs(), lost, walked.left_out, walked.bytes.len() as u64] {
@@ -390,10 +404,16 @@ pub fn parse(bytes: &[u8]) -> Option<StackSnapshot> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
     use std::sync::mpsc;
 
     use super::*;
     use crate::waiting::{own_thread, wait_until_in};
+
+    fn own() -> RunningProgram {
+        RunningProgram::now(std::process::id()).unwrap()
+    }
 
     fn head(thread: u32, on_cpu: bool, ns: u64, stack: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -481,7 +501,7 @@ mod tests {
                 })
             })
             .collect();
-        let outcome = StackSampler::start(std::process::id()).map(|sampler| {
+        let outcome = StackSampler::start(own()).map(|sampler| {
             let looks = (0..15).map(|_| parse(&sampler.snapshot().unwrap()).unwrap());
             looks.map(|look| look.lost).collect::<Vec<u64>>()
         });
@@ -504,7 +524,7 @@ mod tests {
                 std::hint::spin_loop();
             }
         });
-        match StackSampler::start(std::process::id()) {
+        match StackSampler::start(own()) {
             Ok(sampler) if sampler.samples_processors() => {
                 let sampled = || {
                     let mut bytes = Vec::new();
@@ -531,6 +551,39 @@ mod tests {
         spinner.join().unwrap();
     }
 
+    #[test]
+    fn a_process_that_executes_another_program_is_sampled_no_longer() {
+        for reads_memory in [true, false] {
+            let shell = Command::new("sh")
+                .args(["-c", "read line; exec cat"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn();
+            let mut shell = shell.unwrap();
+            let chosen = RunningProgram::now(shell.id()).unwrap();
+            let samplers = [chosen, chosen].map(|chosen| StackSampler::load(chosen, reads_memory));
+            let threads = |sampler: &StackSampler| parse(&sampler.snapshot().unwrap()).unwrap().threads.len();
+            let before = samplers.iter().flatten().map(threads).collect::<Vec<_>>();
+            let mut to = shell.stdin.take().unwrap();
+            to.write_all(b"go on\nx").unwrap();
+            // It is the other program that answers.
+            shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            let [watched, mut unwatched] = samplers;
+            let after = watched.iter().map(|sampler| sampler.walk().unwrap().threads).collect::<Vec<_>>();
+            // As if the program had been executed before the sampler was loaded.
+            if let Ok(sampler) = &mut unwatched {
+                sampler.skeleton.maps.bss_data.as_deref_mut().unwrap().has_ended = 0;
+            }
+            let unseen = unwatched.iter().map(threads).collect::<Vec<_>>();
+            drop(to);
+            shell.wait().unwrap();
+            match unwatched {
+                Ok(_) => assert_eq!((before, after, unseen), (vec![1, 1], vec![0], vec![0])),
+                Err(error) => eprintln!("skipped: {error}"),
+            }
+        }
+    }
+
     /// This process's own threads: one that sleeps, and one that runs.
     #[test]
     fn threads_of_this_process_are_seen_in_both_ways() {
@@ -550,7 +603,7 @@ mod tests {
             }
         });
         for reads_memory in [true, false] {
-            let sampler = match StackSampler::load(std::process::id(), reads_memory) {
+            let sampler = match StackSampler::load(own(), reads_memory) {
                 Ok(sampler) => sampler,
                 Err(error) => {
                     eprintln!("skipped: {error}");

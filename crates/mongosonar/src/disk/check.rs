@@ -151,7 +151,7 @@ fn data_folder(
         return Err(usage!("{}", several(machine, processes)));
     }
     let path = dbpath_of(machine, mongod);
-    if path.is_none() && mongod.arguments.is_empty() {
+    if path.is_none() && mongod.arguments().is_empty() {
         unseen.push("the arguments of mongod: run as root, or give --dbpath".to_owned());
     }
     let whose = format!("mongod ({})", process::name(machine, mongod));
@@ -209,7 +209,7 @@ fn open_folder(mongod: &Process) -> Option<PathBuf> {
 /// Whether everything that could name the folder of a mongod was read: its arguments, and the configuration that they
 /// name.
 fn says_no_folder(machine: &Host, mongod: &Process) -> bool {
-    !mongod.arguments.is_empty()
+    !mongod.arguments().is_empty()
         && (mongod.option(&["--config", "-f"]).is_none()
             || ServerConfiguration::of_process(machine, mongod).is_some())
 }
@@ -236,7 +236,7 @@ fn copied_folder(machine: &Host, path: &Path) -> Result<PathBuf> {
 fn places(machine: &Host, mongod: Option<&Process>, dbpath: Option<&Path>) -> version::Places {
     let link = |mongod: &Process| fs::read_link(mongod.folder().join("exe")).ok();
     let named =
-        |mongod: &Process| mongod.arguments.first().map(PathBuf::from).filter(|path| path.is_absolute());
+        |mongod: &Process| mongod.arguments().first().map(PathBuf::from).filter(|path| path.is_absolute());
     version::Places {
         root: machine.root().to_path_buf(),
         is_live: machine.is_live(),

@@ -310,7 +310,7 @@ mod tests {
                 let _ = child.stdout.as_mut()?.read(&mut [0]);
             }
             let mut server = Host::live().process(child.id(), &["sleep", "openssl"])?;
-            server.arguments = ["mongod", "--tlsMode", "requireTLS"].map(str::to_owned).to_vec();
+            server.set_arguments(["mongod", "--tlsMode", "requireTLS"].map(str::to_owned).to_vec());
             let line = tls(&[server]);
             child.kill().ok()?;
             child.wait().ok()?;
@@ -344,7 +344,7 @@ mod tests {
             let mut command = std::process::Command::new("sleep");
             let mut child = command.arg("60").stdout(output).spawn().unwrap();
             let mut server = Host::live().process(child.id(), &["sleep"]).unwrap();
-            server.arguments = ["mongod", "--logpath", "/proc/self/fd/1"].map(str::to_owned).to_vec();
+            server.set_arguments(["mongod", "--logpath", "/proc/self/fd/1"].map(str::to_owned).to_vec());
             let line = logs(&[server]);
             child.kill().unwrap();
             child.wait().unwrap();

@@ -55,6 +55,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         pseudo: args.pseudo_filesystems,
     };
     let tracer = Tracer::start(&trace).map_err(process::refused)?;
+    let refused = watch.note_refused(tracer.refused());
     // Read while there are privileges, and printed when Ctrl-C can end it.
     let begins = format!("process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
     let obstacle = watch.obstacle();
@@ -64,7 +65,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         at: Instant::now(),
         watch,
     };
-    let stop = process::begin(&tracer, confined, [Some(begins), obstacle])?;
+    let stop = process::begin(&tracer, confined, [begins].into_iter().chain(obstacle).chain(refused))?;
     let names = names.ask(&stop)?;
     let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
     let screen = if screen { stop::unless_gone(Screen::enter())? } else { None };

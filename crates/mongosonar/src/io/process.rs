@@ -42,13 +42,17 @@ pub fn refused(error: TraceError) -> anyhow::Error {
 ///
 /// # Errors
 /// As [`stop::listen`].
-pub fn begin(tracer: &Tracer, confined: bool, lines: [Option<String>; 2]) -> Result<Arc<AtomicBool>> {
+pub fn begin(
+    tracer: &Tracer,
+    confined: bool,
+    lines: impl IntoIterator<Item = String>,
+) -> Result<Arc<AtomicBool>> {
     let stop = stop::listen_confined(StopBehavior::Summary, || {
         if confined {
             privileges::give_up_while_tracing(|| tracer.is_readable());
         }
     })?;
-    for line in lines.into_iter().flatten() {
+    for line in lines {
         eprintln!("mongosonar: {line}");
     }
     Ok(stop.flag().clone())
@@ -217,6 +221,18 @@ impl TracedProcesses {
     /// Whether all have ended and no others are expected.
     pub fn is_over(&self) -> bool {
         self.search.is_none() && self.running.is_empty()
+    }
+
+    /// Notes those that there was no room for when tracing began; returns messages, a line each.
+    pub fn note_refused(&mut self, refused: &[u32]) -> Vec<String> {
+        self.running.retain(|process| !refused.contains(&process.id));
+        self.every.retain(|process| !refused.contains(process));
+        refused.iter().flat_map(|process| self.event(*process, ProcessChange::Refused)).collect()
+    }
+
+    /// How many processes of the search are not traced, because there is no room for them.
+    pub fn refused(&self) -> usize {
+        self.refused.len()
     }
 
     /// Handles a report of the kernel about a process; returns messages, a line each.
@@ -422,6 +438,10 @@ mod tests {
         assert!(watch.event(7, ProcessChange::Ended).is_empty());
         assert_eq!((watch.list(), watch.list_running()), ("7".to_string(), String::new()));
         assert!(!watch.is_over(), "another mongod may start");
+        [11, 12].into_iter().for_each(|process| watch.add(process));
+        assert_eq!(watch.note_refused(&[12]).len(), 1);
+        assert_eq!((watch.running(), watch.list(), watch.refused()), (vec![11], "7, 11".to_owned(), 2));
+        watch.event(11, ProcessChange::Ended);
         // Its number is given to another one.
         assert_eq!(watch.event(7, ProcessChange::Started), started);
     }

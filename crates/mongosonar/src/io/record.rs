@@ -47,13 +47,14 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         pseudo: args.pseudo_filesystems,
     };
     let tracer = Tracer::start(&trace).map_err(process::refused)?;
+    let refused = watch.note_refused(tracer.refused());
     let way = tracer.way();
     let recording = recording(args, &watch, &way)?;
     // Read while there are privileges, and printed when Ctrl-C can end it.
     let begins =
         format!("recording process {} by {} into {}; Ctrl-C ends it", watch.list(), way, args.file.display());
     let obstacle = watch.obstacle();
-    let stop = process::begin(&tracer, confined, [Some(begins), obstacle])?;
+    let stop = process::begin(&tracer, confined, [begins].into_iter().chain(obstacle).chain(refused))?;
     // The recording has begun, and another attempt would find its file there.
     let names = names.ask(&stop).unwrap_or_else(|error| {
         eprintln!("mongosonar: files go by their own names: {}", exit::message(&error));

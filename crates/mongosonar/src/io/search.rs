@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use sonar_sys::Host;
+use sonar_sys::ebpf::MAX_PROCESSES;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
 use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
@@ -73,7 +74,7 @@ impl ServerSearch {
         });
     }
 
-    /// Every running mongod, the lowest number first.
+    /// Every running mongod; where there are more than can be traced, those that get a place first.
     pub fn all(&mut self) -> Vec<u32> {
         self.remote(ALL).unwrap_or_else(|| self.local.all())
     }
@@ -128,9 +129,9 @@ struct Local {
 }
 
 impl Local {
-    /// Every running mongod, the lowest number first.
+    /// Every running mongod; where there are more than can be traced, those that get a place first.
     fn all(&self) -> Vec<u32> {
-        servers::mongods(&self.host).into_iter().map(|mongod| mongod.pid).collect()
+        servers::in_order_of_places(servers::mongods(&self.host), MAX_PROCESSES)
     }
 
     /// The processes that use the folder, if any; else all. Later ones are chosen by the same rule.
@@ -225,6 +226,17 @@ mod tests {
 
     use super::testing::Proc;
     use super::*;
+
+    #[test]
+    fn a_mongod_is_among_those_that_are_traced_however_many_others_call_themselves_so() {
+        let proc = Proc::new("places");
+        let last = MAX_PROCESSES as u32 + 1;
+        (1..last).for_each(|process| proc.process(process, "mongod", "/usr/bin/python3"));
+        proc.process(last, "mongod", "/usr/bin/mongod");
+        let found = ServerSearch::new(proc.host()).all();
+        assert_eq!(found.len(), MAX_PROCESSES + 1);
+        assert!(found[..MAX_PROCESSES].contains(&last));
+    }
 
     #[test]
     fn every_mongod_that_runs_is_listed() {

@@ -48,7 +48,7 @@ impl Listened {
             return Self { ranges, origin: PortOrigin::Named };
         }
         let mut chosen = Self { ranges: Vec::new(), origin: PortOrigin::Found };
-        if chosen.add(found).is_none() {
+        if chosen.add(&found).is_none() {
             chosen = Self { ranges: vec![(DEFAULT, DEFAULT)], origin: PortOrigin::Assumed };
         }
         chosen
@@ -64,10 +64,13 @@ impl Listened {
         self.origin != PortOrigin::Named
     }
 
-    /// Adds ports; returns those that are new, if any. The port of a server that has ended stays, so that a restarted
-    /// server is captured from its first packet on.
-    pub fn add(&mut self, mut new: Vec<u16>) -> Option<Vec<u16>> {
-        new.retain(|port| !self.ranges.iter().any(|(low, high)| (low..=high).contains(&port)));
+    /// Adds the ports that servers listen on now; returns those that are new, if any. The port of a server that has ended
+    /// stays, so that a restarted server is captured from its first packet on, unless others need its room.
+    pub fn add(&mut self, found: &[u16]) -> Option<Vec<u16>> {
+        let mut new: Vec<u16> = found.iter().copied().filter(|port| !self.has(*port)).collect();
+        if self.ranges.len() + new.len() > MAX_FOUND {
+            self.ranges.retain(|(port, _)| found.contains(port));
+        }
         new.truncate(MAX_FOUND.saturating_sub(self.ranges.len()));
         if new.is_empty() {
             return None;
@@ -82,7 +85,7 @@ impl Listened {
 
     /// Adds the ports that servers listen on now, if it captures servers that start later; returns what is new in words.
     pub fn follow(&mut self, found: Vec<u16>) -> Option<String> {
-        let new = if self.follows() { self.add(found) } else { None }?;
+        let new = if self.follows() { self.add(&found) } else { None }?;
         let new: Vec<_> = new.into_iter().map(|port| (port, port)).collect();
         Some(format!("{} too: a mongod or mongos here listens on it now", list(&new)))
     }
@@ -126,7 +129,7 @@ impl Listened {
 }
 
 /// The ports that servers on this host listen on now.
-pub fn find(host: &Host) -> Option<Vec<u16>> {
+fn find(host: &Host) -> Option<Vec<u16>> {
     Some(servers::listeners(host).ok()?.ports())
 }
 
@@ -157,7 +160,7 @@ mod tests {
 
     /// Adds the ports that servers listen on now; returns what is new.
     fn look(listened: &mut Listened, tree: &ProcTree) -> Option<Vec<u16>> {
-        listened.add(find(&tree.host())?)
+        listened.add(&find(&tree.host())?)
     }
 
     /// A tree like /proc, removed at the end.
@@ -260,6 +263,11 @@ mod tests {
         }
         let mut listened = Listened::choose(&[], &tree.host());
         assert_eq!(listened.ranges.len(), MAX_FOUND);
+        assert_eq!(look(&mut listened, &tree), None);
+        // Those that have ended make room for one that starts later.
+        let last = 2 * MAX_FOUND as u32;
+        (1..last).for_each(|pid| tree.end(pid));
+        assert_eq!(look(&mut listened, &tree), Some(vec![20_000 + last as u16]));
         assert_eq!(look(&mut listened, &tree), None);
     }
 }

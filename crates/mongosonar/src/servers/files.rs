@@ -11,8 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sonar_sys::Host;
-use sonar_sys::host::process::{Process, ProgramFile};
+use sonar_sys::host::process::{Process, ProgramFile, RunningProgram};
 use sonar_sys::host::process_files::ProcessFiles;
 
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
@@ -23,8 +22,6 @@ use crate::servers::log_location::LogLocation;
 
 /// The folder that a mongod writes its samples into.
 const DIAGNOSTIC: &str = "diagnostic.data";
-/// The most open files of a process that are searched for one.
-const MAX_OPEN_FILES: usize = 100_000;
 /// How the name of a file of samples begins.
 const SAMPLES: &str = "metrics.";
 /// The most files of samples of a folder: a server keeps some twenty.
@@ -108,13 +105,8 @@ impl ServerProcess {
     /// What was opened by the rights of the process, if that is still the server: a look after these rights were read. A
     /// program that it has executed meanwhile may have those of root.
     fn still<T>(&self, opened: T) -> io::Result<T> {
-        let started = Host::live().stat(self.process.pid).map(|stat| stat.started);
-        let runs_it = self.program.is_some() && self.process.program_now() == self.program;
-        if runs_it && started == Some(self.started) {
-            Ok(opened)
-        } else {
-            Err(io::ErrorKind::NotFound.into())
-        }
+        let program = Some(self.program.ok_or(io::ErrorKind::NotFound)?);
+        RunningProgram { pid: self.process.pid, started: self.started, program }.still(opened)
     }
 
     /// Its configuration, as far as its user may read it.
@@ -221,7 +213,7 @@ pub fn seen_by(process: &Process, path: &Path) -> PathBuf {
 pub fn data_folder(process: &Process, configuration: &ServerConfiguration) -> Option<PathBuf> {
     // A mongod always has this file open.
     let of_open_file = || {
-        let mut open = process.open_files().take(MAX_OPEN_FILES).map(|(_, path)| path);
+        let mut open = process.open_files().map(|(_, path)| path);
         let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
         file.parent().map(Path::to_path_buf)
     };

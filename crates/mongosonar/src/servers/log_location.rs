@@ -20,8 +20,6 @@ use crate::servers::configuration::ServerConfiguration;
 
 /// The number of standard output.
 const OUTPUT: u32 = 1;
-/// The most open files of a process that are compared with a path.
-const MAX_OPEN_FILES: usize = 100_000;
 /// How much of a log is looked at, at its beginning and at its end, for lines of a server.
 const LOOKED_AT: usize = 64 << 10;
 /// The most files beside a log that are looked at, of those that are called like it.
@@ -55,7 +53,7 @@ impl LogLocation {
             }
             (known, ..) => known.cloned().unwrap_or_default(),
         };
-        let is_syslog = process.arguments.iter().any(|word| word == "--syslog")
+        let is_syslog = process.arguments().iter().any(|word| word == "--syslog")
             || configuration.value(&["systemLog.destination"]) == Some("syslog");
         if is_syslog {
             return Err("its log goes to syslog".to_owned());
@@ -204,7 +202,7 @@ fn descriptor_of(process: &Process, path: &Path) -> Option<u32> {
         fs::metadata(process.folder().join(format!("fd/{number}")))
             .is_ok_and(|found| (found.dev(), found.ino()) == (named.dev(), named.ino()))
     };
-    let open = process.open_files().take(MAX_OPEN_FILES).map(|(number, _)| number);
+    let open = process.open_files().map(|(number, _)| number);
     Some(std::iter::once(number).chain(open).find(is_it).unwrap_or(number))
 }
 
@@ -322,7 +320,7 @@ mod tests {
         let mut command = Command::new("sleep");
         let child = command.args(["60"]).stdout(output).spawn().unwrap();
         let mut process = Host::live().process(child.id(), &["sleep"]).unwrap();
-        process.arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        process.set_arguments(arguments.iter().map(|word| (*word).to_owned()).collect());
         (child, process)
     }
 
@@ -351,11 +349,8 @@ mod tests {
             ] {
                 let (mut child, mut process) = running(&arguments, output);
                 let own = format!("/proc/{}/fd/1", child.id());
-                process
-                    .arguments
-                    .iter_mut()
-                    .filter(|word| *word == "PID")
-                    .for_each(|word| own.clone_into(word));
+                let of_own = |word: &String| if word == "PID" { own.clone() } else { word.clone() };
+                process.set_arguments(process.arguments().iter().map(of_own).collect());
                 let place = LogLocation::of(&process, None);
                 let read = LocatedLog::of_process(&Host::live(), &process).map(|log| log.open().is_ok());
                 child.kill().unwrap();
@@ -375,10 +370,10 @@ mod tests {
             |process: &Process, text| LogLocation::of(process, Some(&ServerConfiguration::parse(text)));
         assert_eq!(place(&process, ""), Ok(LogLocation::Named(working.join("logs/a.log"))));
         let mut plain = process;
-        plain.arguments.clear();
+        plain.set_arguments(Vec::new());
         assert_eq!(place(&plain, "systemLog:\n  path: /b.log\n"), Ok(LogLocation::Named("/b.log".into())));
         assert!(place(&plain, "systemLog:\n  destination: syslog\n").unwrap_err().contains("syslog"));
-        plain.arguments = ["mongod", "-f", "/etc/mongod.conf"].map(str::to_owned).to_vec();
+        plain.set_arguments(["mongod", "-f", "/etc/mongod.conf"].map(str::to_owned).to_vec());
         assert_eq!(
             LogLocation::of(&plain, None).unwrap_err(),
             "its log is not known: its configuration /etc/mongod.conf cannot be read"

@@ -8,9 +8,11 @@ pub mod samples;
 use std::io;
 
 use sonar_core::Timestamp;
+use sonar_core::words::plural;
 use sonar_sys::Host;
 use sonar_sys::clock;
 use sonar_sys::host::listeners::{FoundListeners, ListenerSearch};
+use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
 
 /// The program that stores data.
@@ -25,6 +27,21 @@ const PORT_OPTIONS: [&str; 1] = ["--port"];
 /// Every running mongod.
 pub fn mongods(host: &Host) -> Vec<Process> {
     host.processes(&[MONGOD])
+}
+
+/// Says that there is no place for so many servers.
+pub fn not_traced(count: usize, places: usize) -> String {
+    let (count, verb) = (plural(count as u64, "server"), if count == 1 { "is" } else { "are" });
+    format!("{count} {verb} not traced (at most {places} can be)")
+}
+
+/// The numbers of these processes: first of those that get one of so many places, then of the others.
+pub fn in_order_of_places(processes: Vec<Process>, places: usize) -> Vec<u32> {
+    let all: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+    let mut ordered: Vec<u32> = placed(processes, places).iter().map(|process| process.pid).collect();
+    let others: Vec<u32> = all.into_iter().filter(|process| !ordered.contains(process)).collect();
+    ordered.extend(others);
+    ordered
 }
 
 /// The process with this number, if it is a running mongod.
@@ -49,7 +66,7 @@ pub fn proven(host: &Host) -> Vec<Process> {
 
 /// Whether the process with this number is a running mongod or mongos, by its program file.
 pub fn is_proven(host: &Host, pid: u32) -> bool {
-    host.process_running(pid, &MONGODB)
+    host.process_running(pid, &MONGODB).is_some()
 }
 
 /// The ports of all programs that serve MongoDB's protocol.
@@ -63,6 +80,18 @@ pub fn listeners(host: &Host) -> io::Result<FoundListeners> {
 /// Whether the process with this number is a program that serves MongoDB's protocol.
 pub fn is_serving(host: &Host, pid: u32) -> bool {
     host.process(pid, &SERVING).is_some()
+}
+
+/// The process with this number, if it is a program that serves MongoDB's protocol, by its program file.
+pub fn proven_to_serve(host: &Host, pid: u32) -> Option<Process> {
+    host.process_running(pid, &SERVING)
+}
+
+/// The ports on which programs that serve MongoDB's protocol listen, by their program files and by the sockets that they
+/// hold: what a process says of itself does not count.
+pub fn proven_ports(host: &Host) -> Vec<u16> {
+    let proven: Vec<u32> = host.processes_running(&SERVING).iter().map(|process| process.pid).collect();
+    host.ports_of(&proven)
 }
 
 /// The ports of every mongod.

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
 use sonar_sys::host::listeners::{FoundListeners, ListenerOrigin};
+use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::HelperAnswer;
@@ -76,10 +77,9 @@ impl SampleSearch {
         let listeners = servers::listeners(&self.host)?;
         let (mut found, mut known, mut running) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         let mut patience = SearchPatience::default();
-        for process in servers::proven(&self.host) {
-            if running.len() >= MAX_SERVERS {
-                break;
-            }
+        let mut listening = servers::proven(&self.host);
+        listening.retain(|process| port_of(process.pid, &listeners).is_some());
+        for process in placed(listening, MAX_SERVERS) {
             let Some(port) = port_of(process.pid, &listeners) else { continue };
             let Some(started) = self.host.stat(process.pid).map(|stat| stat.started) else { continue };
             let (pid, program) = (process.pid, process.name.clone());
@@ -158,7 +158,7 @@ fn samples_of(mut server: ServerProcess) -> Option<InspectableSamples> {
     let folder = samples_folder(process, data_folder(process, &configuration).as_deref(), log);
     let folder = folder.filter(|folder| is_short(folder))?;
     // They are not needed any more, and there may be many servers.
-    server.process.arguments = Vec::new();
+    server.process.set_arguments(Vec::new());
     Some(InspectableSamples { server, folder })
 }
 
@@ -255,6 +255,8 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
+    use sonar_sys::host::process::RunningProgram;
+
     use super::*;
     use crate::servers::files::MAX_PATH;
 
@@ -264,9 +266,9 @@ mod tests {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap();
         let mut process = host.process(pid, &[name.trim_end()]).unwrap();
         process.name = servers::MONGOD.to_owned();
-        process.arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-        let started = host.stat(pid).unwrap().started;
-        ServerProcess { program: process.program_now(), process, started }
+        process.set_arguments(arguments.iter().map(|word| (*word).to_owned()).collect());
+        let RunningProgram { started, program, .. } = RunningProgram::now(pid).unwrap();
+        ServerProcess { process, started, program }
     }
 
     #[test]

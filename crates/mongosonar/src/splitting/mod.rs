@@ -21,6 +21,7 @@ pub use self::trace::{SplitHelpers, SplitTrace};
 
 use anyhow::{Result, bail};
 use sonar_sys::Host;
+use sonar_sys::split::MAX_PROCESSES;
 
 use crate::exit::usage;
 use crate::queries::args::Range;
@@ -28,7 +29,7 @@ use crate::queries::ports::Listened;
 use crate::servers;
 
 /// The processes to trace: those that were asked for, else each mongod and mongos of this machine, or only those that
-/// listen on the named ports.
+/// listen on the named ports. Where there are more than can be traced, those that get a place come first.
 ///
 /// # Errors
 /// A named process does not exist, no mongod or mongos runs here, or none listens on `ports`.
@@ -40,7 +41,7 @@ pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<u32>> {
     if !asked.is_empty() {
         return Ok(asked.to_vec());
     }
-    let found: Vec<u32> = servers::mongodb(&host).iter().map(|process| process.pid).collect();
+    let found = servers::in_order_of_places(servers::mongodb(&host), MAX_PROCESSES);
     if found.is_empty() {
         bail!("no mongod or mongos runs here: name a process with --pid");
     }

@@ -19,6 +19,7 @@ use super::waits::WaitClassifier;
 use crate::confinement::privileges;
 use crate::io::process::refused;
 use crate::queries::live::tls::TlsLibrary;
+use crate::servers::not_traced;
 use crate::stacks::following::FollowedServers;
 
 const UNREADABLE: &str = "cannot read the records of the kernel";
@@ -34,11 +35,12 @@ pub struct SplitHelpers {
     plan: SplitPlan,
     /// The TLS libraries of processes that have one, where encrypted operations are divided.
     libraries: Vec<(u32, TlsLibrary)>,
+    refused: RefusedServers,
 }
 
 impl SplitHelpers {
-    /// Starts them for these processes and connections, with rules for wait classes from the file `classes`. From then on
-    /// this process chooses no others. Call it before any thread is started.
+    /// Starts them for these processes, as many as can be traced, and for these connections, with rules for wait classes
+    /// from the file `classes`. From then on this process chooses no others. Call it before any thread is started.
     ///
     /// # Errors
     /// The file of classes is wrong, or a helper cannot be started. The kernel, or a missing privilege.
@@ -48,6 +50,10 @@ impl SplitHelpers {
         connections: ConnectionSample,
         plan: SplitPlan,
     ) -> Result<Self> {
+        // Before anything is started for each of them.
+        let (processes, others) = processes.split_at(processes.len().min(MAX_PROCESSES));
+        let mut without_place = RefusedServers::default();
+        without_place.note(others.len());
         let library = |process: &u32| Some((*process, TlsLibrary::read_apart(*process)?));
         let libraries = match plan.encrypted {
             EncryptedSplit::Off => Vec::new(),
@@ -61,12 +67,12 @@ impl SplitHelpers {
         }
         // From now on only that helper decides which processes are traced, or nobody.
         tracer.give_up_control().context("cannot give up the control of what is traced")?;
-        Ok(Self { tracer, files, classifier, plan, libraries })
+        Ok(Self { tracer, files, classifier, plan, libraries, refused: without_place })
     }
 
     /// Begins to trace the threads.
     pub fn trace(self) -> SplitTrace {
-        let Self { mut tracer, files, classifier, plan, libraries } = self;
+        let Self { mut tracer, files, classifier, plan, libraries, refused } = self;
         let followed = tracer.followed();
         for (process, library) in &libraries {
             if let Err(error) = attach_tls(&mut tracer, library, plan.encrypted) {
@@ -82,7 +88,7 @@ impl SplitHelpers {
             followed: RefCell::new(followed),
             asked: Cell::default(),
             losses: Cell::default(),
-            refused: RefCell::default(),
+            refused: refused.into(),
         }
     }
 }
@@ -119,15 +125,10 @@ impl RefusedServers {
     /// Number of servers that cannot be traced now. Reported when the number grows.
     fn note(&mut self, count: usize) {
         if count > self.count {
-            self.notice = Some(refused_text(count));
+            self.notice = Some(not_traced(count, MAX_PROCESSES));
         }
         self.count = count;
     }
-}
-
-fn refused_text(count: usize) -> String {
-    let (count, verb) = (plural(count as u64, "server"), if count == 1 { "is" } else { "are" });
-    format!("{count} {verb} not traced (at most {MAX_PROCESSES} can be)")
 }
 
 impl SplitTrace {
@@ -162,7 +163,7 @@ impl SplitTrace {
     /// A sentence about servers that cannot be traced now, if there are any.
     pub fn refused(&self) -> Option<String> {
         let count = self.refused.borrow().count;
-        (count > 0).then(|| refused_text(count))
+        (count > 0).then(|| not_traced(count, MAX_PROCESSES))
     }
 
     /// A sentence about how often symbols or stacks could not be read after the first time, if they could not.
@@ -304,7 +305,21 @@ mod tests {
             refused.note(count);
             assert_eq!((refused.count, refused.notice.take().is_some()), (count, is_new));
         }
-        assert_eq!(refused_text(1), "1 server is not traced (at most 64 can be)");
+        assert_eq!(not_traced(1, MAX_PROCESSES), "1 server is not traced (at most 64 can be)");
+    }
+
+    #[test]
+    fn servers_beyond_those_that_can_be_traced_are_counted_and_cost_nothing() {
+        use sonar_sys::split::SplitRoom;
+        if let Err(error) = SplitTracer::start(&[], ConnectionSample::default(), SplitRoom::COMMAND) {
+            return println!("skipped: {error}");
+        }
+        let plan = SplitPlan::of_command(false, false, EncryptedSplit::Off);
+        // Nobody has these numbers.
+        let many: Vec<u32> = (5_000_000..5_000_003 + MAX_PROCESSES as u32).collect();
+        let trace = SplitHelpers::start(&many, None, ConnectionSample::default(), plan).unwrap().trace();
+        assert_eq!(trace.followed.borrow().len(), MAX_PROCESSES);
+        assert_eq!(trace.refused().unwrap(), not_traced(3, MAX_PROCESSES));
     }
 
     #[test]

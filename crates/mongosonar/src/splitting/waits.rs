@@ -9,6 +9,7 @@ use sonar_core::stacks::{ThreadSample, ThreadState};
 use sonar_core::time_split::{ClassifiedWait, TimePart, WaitSample};
 use sonar_decode::stacks::{TableBudget, WaitClasses};
 use sonar_sys::Host;
+use sonar_sys::host::process::RunningProgram;
 use sonar_sys::split::SplitTracer;
 
 use super::plan::SplitPlan;
@@ -41,13 +42,16 @@ impl WaitClassifier {
         let classes = wait_classes(classes)?;
         let vdso = own_vdso();
         let shared = SharedSymbols::new(TableBudget::new(plan.table_bytes), plan.large);
-        let symbols = |process: &u32| {
-            let source = StackSource::start(*process)?;
-            let symbols = ProcessSymbols::new(source, program(*process), vdso.clone());
-            Ok((*process, symbols.within(shared.clone())))
+        let symbols = |process: RunningProgram| {
+            let source = StackSource::start(process)?;
+            let symbols = ProcessSymbols::new(source, program(process.pid), vdso.clone());
+            Ok((process.pid, symbols.within(shared.clone())))
         };
         let (sampled, unread) = if plan.samples { (processes, &[][..]) } else { (&[][..], processes) };
-        let processes = sampled.iter().map(symbols).collect::<Result<_>>()?;
+        // All of them first: each helper takes its time to start.
+        let chosen: Vec<_> =
+            sampled.iter().filter_map(|process| RunningProgram::now(*process).ok()).collect();
+        let processes = chosen.into_iter().map(symbols).collect::<Result<_>>()?;
         let unread = unread.to_vec();
         let problems = WaitProblems::default();
         Ok(Self { classes, processes, later: None, unread, shared, vdso, problems })

@@ -4,7 +4,7 @@
 //! were there at the start, only a mongod or mongos is traced.
 
 use sonar_sys::Host;
-use sonar_sys::split::{FollowedProcess, SplitTracer};
+use sonar_sys::split::{FollowedProcess, MAX_PROCESSES, SplitTracer};
 
 use crate::servers;
 
@@ -47,19 +47,23 @@ pub fn question(kind: u8, processes: &[u32]) -> Vec<u8> {
 /// In the helper: answers the question, without its kind.
 pub fn answer(tracer: &SplitTracer, question: &[u8]) -> Vec<u8> {
     let (asked, _) = question.as_chunks();
-    let asked: Vec<u32> = asked.iter().take(MAX_ASKED).map(|process| u32::from_ne_bytes(*process)).collect();
-    follow(tracer, &asked, |process| servers::is_proven(&Host::live(), process)).to_bytes()
+    let (host, asked) = (Host::live(), asked.iter().take(MAX_ASKED));
+    let servers = asked.filter_map(|process| servers::server(&host, u32::from_ne_bytes(*process))).collect();
+    let asked = servers::in_order_of_places(servers, MAX_PROCESSES);
+    follow(tracer, &asked, |process| servers::is_proven(&host, process)).to_bytes()
 }
 
-/// Follows those of the processes that are followed already, and those that are proven to be servers, and no others.
+/// Follows those of the processes that are followed already, and those that are proven to be servers, and no others. If
+/// there are too many, the first ones have the places.
 fn follow(tracer: &SplitTracer, asked: &[u32], is_proven: impl Fn(u32) -> bool) -> FollowedServers {
+    let (asked, others) = asked.split_at(asked.len().min(MAX_PROCESSES));
     for FollowedProcess { process, .. } in tracer.followed() {
         if !asked.contains(&process) || !tracer.follows(process) {
             // Its number may soon be that of another one.
             tracer.leave(process).ok();
         }
     }
-    let mut turned_away = 0;
+    let mut turned_away = others.iter().filter(|process| is_proven(**process)).count() as u32;
     for process in asked {
         if tracer.follows(*process) || !is_proven(*process) {
             continue;
@@ -146,6 +150,21 @@ mod tests {
         let full = follow(&tracer, &many, |_| true);
         assert_eq!((full.followed.len(), full.turned_away), (64, 6));
         assert_eq!(FollowedServers::from_bytes(&full.to_bytes()), Some(full));
+    }
+
+    #[test]
+    fn a_server_that_has_a_place_gets_it_though_others_are_followed_already() {
+        let Some(tracer) = tracer() else { return };
+        // Nobody has these numbers.
+        let many: Vec<u32> = (5_000_000..5_000_064).collect();
+        assert_eq!(follow(&tracer, &many, |_| true).followed.len(), 64);
+        let mut child = child();
+        let asked: Vec<u32> = std::iter::once(child.id()).chain(many).collect();
+        let answer = follow(&tracer, &asked, |_| true);
+        assert!(ids(&answer).contains(&child.id()) && tracer.follows(child.id()));
+        assert_eq!((answer.followed.len(), answer.turned_away), (64, 1));
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use sonar_decode::stacks::Mapping;
 use sonar_sys::Host;
 use sonar_sys::helper::{Helper, PATIENCE};
+use sonar_sys::host::process::RunningProgram;
 use sonar_sys::privileges::{Duty, capability, works_without};
 use sonar_sys::questions::{HelperAnswer, answer_all};
 use sonar_sys::split::SplitTracer;
@@ -128,11 +129,12 @@ impl LaterSources {
 }
 
 impl StackSource {
-    /// Starts the helper for a process. Call it before starting any thread.
+    /// Starts the helper for a process. Once that has ended or executes another program, there is nothing to see of it.
+    /// Call this before starting any thread.
     ///
     /// # Errors
     /// What the helper needs is missing.
-    pub fn start(process: u32) -> Result<Self> {
+    pub fn start(process: RunningProgram) -> Result<Self> {
         let helper = Helper::start(|socket| {
             // It ends when the other side does.
             let _ = serve(process, socket);
@@ -257,9 +259,11 @@ fn serve_later(tracer: &SplitTracer, socket: UnixStream) -> io::Result<()> {
     answer_all(socket, |mut question| match array(&mut question)? {
         [SERVER] => {
             let process = u32::from_ne_bytes(array(&mut question)?);
-            let is_wanted =
-                Arc::strong_count(&running) <= MAX_LATER && servers::is_proven(&Host::live(), process);
-            Ok(of_file(if is_wanted { answer_later(process, running.clone()).ok() } else { None }))
+            // The program that is proven to be one of a server is this one, or it is no longer this one.
+            let wanted = RunningProgram::now(process).ok().filter(|_| {
+                Arc::strong_count(&running) <= MAX_LATER && servers::is_proven(&Host::live(), process)
+            });
+            Ok(of_file(wanted.and_then(|process| answer_later(process, running.clone()).ok())))
         }
         [FOLLOW] => Ok(HelperAnswer { bytes: following::answer(tracer, question), files: Vec::new() }),
         _ => Err(io::ErrorKind::InvalidData.into()),
@@ -267,7 +271,7 @@ fn serve_later(tracer: &SplitTracer, socket: UnixStream) -> io::Result<()> {
 }
 
 /// Starts the thread that answers for a process; returns the other end of its socket. `running` is dropped at its end.
-fn answer_later(process: u32, running: Arc<()>) -> io::Result<File> {
+fn answer_later(process: RunningProgram, running: Arc<()>) -> io::Result<File> {
     let (theirs, ours) = UnixStream::pair()?;
     std::thread::Builder::new().name("sonar-functions".to_owned()).stack_size(STACK_BYTES).spawn(
         move || {
@@ -280,7 +284,7 @@ fn answer_later(process: u32, running: Arc<()>) -> io::Result<File> {
 }
 
 /// In the helper: loads the programs, drops what it needs no more, and answers each question.
-fn serve(process: u32, socket: UnixStream) -> io::Result<()> {
+fn serve(process: RunningProgram, socket: UnixStream) -> io::Result<()> {
     let sampler = StackSampler::start(process).map_err(exit_message).and_then(|sampler| {
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
         let memory = privileges::STACKS_HELPER_BYTES;
@@ -293,9 +297,14 @@ fn serve(process: u32, socket: UnixStream) -> io::Result<()> {
     }
 }
 
-/// In a helper: answers a question about a process.
-fn answer(process: u32, sampler: Option<&StackSampler>, mut question: &[u8]) -> io::Result<HelperAnswer> {
-    let question = &mut question;
+/// In a helper: answers a question about a process, as long as it runs the program that was chosen.
+fn answer(
+    process: RunningProgram,
+    sampler: Option<&StackSampler>,
+    mut question: &[u8],
+) -> io::Result<HelperAnswer> {
+    let (question, pid) = (&mut question, process.pid);
+    let of_file = |file: Option<File>| of_file(file.and_then(|file| process.still(file).ok()));
     Ok(match array(question)? {
         [READY] => of_bytes(Ok(vec![u8::from(sampler.is_some_and(StackSampler::samples_processors))])),
         [SNAPSHOT] => {
@@ -304,14 +313,14 @@ fn answer(process: u32, sampler: Option<&StackSampler>, mut question: &[u8]) -> 
             of_bytes(snapshot.map_err(|error| error.to_string()))
         }
         [MAPS] => {
-            let maps = read_maps(process);
-            of_bytes(maps.map_err(|error| format!("/proc/{process}/maps: {error}")))
+            let maps = read_maps(pid).and_then(|maps| process.still(maps));
+            of_bytes(maps.map_err(|error| format!("/proc/{pid}/maps: {error}")))
         }
-        [MAPPED_FILE] => of_file(mapped::open_mapped(process, &read_range(question)?)),
+        [MAPPED_FILE] => of_file(mapped::open_mapped(pid, &read_range(question)?)),
         [SYMBOL_FILE] => {
             let range = read_range(question)?;
             let (id, name) = (read_text(question)?, read_text(question)?);
-            of_file(mapped::open_symbols(process, &range, &id, &name))
+            of_file(mapped::open_symbols(pid, &range, &id, &name))
         }
         _ => return Err(io::ErrorKind::InvalidData.into()),
     })
@@ -335,6 +344,7 @@ fn exit_message(error: sonar_sys::ebpf::TraceError) -> String {
 impl StackSource {
     /// A source without snapshots, which a thread answers instead of a helper process.
     pub fn in_thread(process: u32) -> Self {
+        let process = RunningProgram::now(process).unwrap();
         let socket = UnixStream::from(OwnedFd::from(answer_later(process, Arc::new(())).unwrap()));
         Self { socket: HelperSocket::new(socket, MAX_ANSWER), snapshots: Snapshots::None }
     }
@@ -342,6 +352,7 @@ impl StackSource {
     /// The same; the thread waits before it opens a file, as often as it is told to, and it is not waited for.
     pub fn in_slow_thread(process: u32, may_open: std::sync::mpsc::Receiver<()>) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
+        let process = RunningProgram::now(process).unwrap();
         std::thread::spawn(move || {
             answer_all(theirs, |question| {
                 if question.first() == Some(&MAPPED_FILE) {
@@ -398,6 +409,33 @@ mod tests {
             assert!(source.mapped_file(&refused).unwrap().is_none(), "{refused:?}");
             assert!(source.symbol_file(&refused, &[], code.file_name()).unwrap().is_none(), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn of_another_program_nothing_is_handed_out() {
+        use std::io::Write;
+        use std::process::{Command, Stdio};
+        let shell = Command::new("sh")
+            .args(["-c", "read line; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut shell = shell.unwrap();
+        let mut source = StackSource::in_thread(shell.id());
+        assert!(source.maps().is_ok());
+        let mut to = shell.stdin.take().unwrap();
+        to.write_all(b"go on\nx").unwrap();
+        // It is the other program that answers.
+        shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let maps = fs::read_to_string(format!("/proc/{}/maps", shell.id())).unwrap();
+        let is_file = |mapping: &Mapping| mapping.path.starts_with('/');
+        let code = executable(&maps).into_iter().find(is_file).unwrap();
+        let name = code.file_name().to_owned();
+        let files = [source.mapped_file(&code), source.symbol_file(&code, &[], &name)];
+        let refused = source.maps().is_err();
+        drop(to);
+        shell.wait().unwrap();
+        assert!(refused && files.iter().all(|file| matches!(file, Ok(None))), "{files:?}");
     }
 
     #[test]

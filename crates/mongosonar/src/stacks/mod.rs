@@ -16,8 +16,9 @@ use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use sonar_core::history::Span;
+use sonar_sys::host::process::RunningProgram;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::ResourceUsage;
 use sonar_view::kit::{About, Fitting};
@@ -45,7 +46,7 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     // Without privileges it cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
     // Before anything starts a thread, and before the kernel counts this one's time.
-    let source = StackSource::start(process.pid)?;
+    let source = StackSource::start(RunningProgram::now(process.pid).context("the process has ended")?)?;
     let begun = now();
     let span = Span { from: begun, to: begun };
     let about = About::new(hostname(), vec![format!("process {}", process.pid)], Some(span));

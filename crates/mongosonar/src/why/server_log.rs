@@ -24,9 +24,8 @@ use crate::servers;
 use crate::servers::configuration::named_log;
 use crate::servers::log_location::{LocatedLog, unreadable};
 
-/// The most logs of a process, and files of it that are looked at.
+/// The most logs of a process.
 const MAX_LOGS: usize = 4;
-const MAX_OPEN_FILES: usize = 100_000;
 
 /// Logs that are followed.
 #[derive(Default)]
@@ -179,7 +178,7 @@ fn written_logs(process: u32) -> Vec<WrittenLog> {
     let Some(process) = host.process(process, &[name.trim_end()]) else { return Vec::new() };
     let named = named_log(&host, &process);
     let mut logs: Vec<WrittenLog> = Vec::new();
-    for (number, path) in process.open_files().take(MAX_OPEN_FILES) {
+    for (number, path) in process.open_files() {
         let is_named = named.as_deref().is_some_and(|named| path.ends_with(named));
         if logs.len() < MAX_LOGS
             && (is_named || path.extension().is_some_and(|end| end == "log"))

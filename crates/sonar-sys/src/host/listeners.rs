@@ -10,7 +10,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use super::process::Process;
+use super::process::{Process, ProcessShare};
 use super::socket_table::{NamespaceTables, SocketTable, brief};
 
 /// Which processes to search.
@@ -89,7 +89,7 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
             let namespace =
                 fs::read_link(directory.join("ns/net")).unwrap_or_else(|_| format!("process {pid}").into());
             let table = tables.of(namespace, directory);
-            Ok((held(entries, &table)?, table))
+            Ok((HeldSockets::among(entries, process.share(), &table)?, table))
         });
         let (held, table) = match own {
             Ok(own) => own,
@@ -107,7 +107,8 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
                 continue;
             }
         };
-        if let Some(reason) = table.problem() {
+        let cut = || held.is_cut.then(|| "it has too many open files".to_owned());
+        if let Some(reason) = table.problem().or_else(cut) {
             if !directory.exists() {
                 continue;
             }
@@ -117,7 +118,7 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
             let origin = ListenerOrigin::Socket;
             Listener { pid, name: name.clone(), address, origin }
         };
-        found.listeners.extend(held.into_values().take(most).map(listener));
+        found.listeners.extend(held.listening.into_values().take(most).map(listener));
     }
     found.listeners.sort();
     found.listeners.dedup();
@@ -129,6 +130,7 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
 pub(super) fn serving(proc_root: &Path, processes: &[u32], is_asked: &dyn Fn(u16) -> bool) -> Vec<u32> {
     let mut tables = NamespaceTables::default();
     let mut serving = Vec::new();
+    let share = ProcessShare::among(processes.len());
     for &pid in processes {
         let process = proc_root.join(pid.to_string());
         let Ok(namespace) = fs::read_link(process.join("ns/net")) else { continue };
@@ -136,8 +138,8 @@ pub(super) fn serving(proc_root: &Path, processes: &[u32], is_asked: &dyn Fn(u16
         if !table.listening.values().any(|address| is_asked(address.port())) {
             continue;
         }
-        let Ok(held) = held_of(&process, &table) else { continue };
-        if held.values().any(|address| is_asked(address.port())) {
+        let Ok(held) = HeldSockets::of(&process, share, &table) else { continue };
+        if held.listening.values().any(|address| is_asked(address.port())) {
             serving.push(pid);
         }
     }
@@ -148,10 +150,12 @@ pub(super) fn serving(proc_root: &Path, processes: &[u32], is_asked: &dyn Fn(u16
 /// have none. `proc_root` is `/proc`.
 pub(super) fn ports_of(proc_root: &Path, processes: &[u32]) -> BTreeSet<u16> {
     let mut ports = BTreeSet::new();
+    let share = ProcessShare::among(processes.len());
     for pid in processes {
         let process = proc_root.join(pid.to_string());
-        let Ok(held) = held_of(&process, &SocketTable::read(&process.join("net"))) else { continue };
-        ports.extend(held.values().map(SocketAddr::port));
+        let table = SocketTable::read(&process.join("net"));
+        let Ok(held) = HeldSockets::of(&process, share, &table) else { continue };
+        ports.extend(held.listening.values().map(SocketAddr::port));
     }
     ports
 }
@@ -162,12 +166,14 @@ pub(super) fn are_local(proc_root: &Path, processes: &[u32]) -> bool {
     let namespace = |process: &Path| fs::read_link(process.join("ns/net")).ok();
     let Some(own) = namespace(&proc_root.join("self")) else { return false };
     let table = SocketTable::read(&proc_root.join("self/net"));
+    let share = ProcessShare::among(processes.len());
     let is_local = |process: &u32| {
         let process = proc_root.join(process.to_string());
-        let Ok(held) = held_of(&process, &table) else { return false };
+        let Ok(held) = HeldSockets::of(&process, share, &table) else { return false };
         namespace(&process).as_ref() == Some(&own)
-            && !held.is_empty()
-            && held.values().all(|address| address.ip().is_loopback())
+            && !held.is_cut
+            && !held.listening.is_empty()
+            && held.listening.values().all(|address| address.ip().is_loopback())
     };
     table.problem().is_none() && !processes.is_empty() && processes.iter().all(is_local)
 }
@@ -199,26 +205,36 @@ pub(super) fn open_ports(proc_root: &Path) -> io::Result<BTreeSet<u16>> {
     Ok(ports)
 }
 
-/// The listening sockets that a process has open, by inode; `process` is its folder.
-fn held_of(process: &Path, table: &SocketTable) -> io::Result<BTreeMap<u64, SocketAddr>> {
-    held(fs::read_dir(process.join("fd"))?, table)
+/// The listening sockets that a process has open.
+struct HeldSockets {
+    /// By inode.
+    listening: BTreeMap<u64, SocketAddr>,
+    /// It has more open files than were looked at.
+    is_cut: bool,
 }
 
-/// Those of the listening sockets of a table that are among these open files, which may be a million.
-fn held(open: fs::ReadDir, table: &SocketTable) -> io::Result<BTreeMap<u64, SocketAddr>> {
-    let mut held = BTreeMap::new();
-    for entry in open {
-        let target = match fs::read_link(entry?.path()) {
-            Ok(target) => target,
-            // Closed in the meantime.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        let inode = target.to_str().and_then(|target| target.strip_prefix("socket:[")?.strip_suffix(']'));
-        let inode = inode.and_then(|inode| inode.parse::<u64>().ok());
-        held.extend(inode.and_then(|inode| Some((inode, *table.listening.get(&inode)?))));
+impl HeldSockets {
+    /// Those of a process; `process` is its folder.
+    fn of(process: &Path, share: ProcessShare, table: &SocketTable) -> io::Result<Self> {
+        Self::among(fs::read_dir(process.join("fd"))?, share, table)
     }
-    Ok(held)
+
+    /// Those of a table that are among these open files.
+    fn among(mut open: fs::ReadDir, share: ProcessShare, table: &SocketTable) -> io::Result<Self> {
+        let mut listening = BTreeMap::new();
+        for entry in open.by_ref().take(share.files) {
+            let target = match fs::read_link(entry?.path()) {
+                Ok(target) => target,
+                // Closed in the meantime.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let inode = target.to_str().and_then(|target| target.strip_prefix("socket:[")?.strip_suffix(']'));
+            let inode = inode.and_then(|inode| inode.parse::<u64>().ok());
+            listening.extend(inode.and_then(|inode| Some((inode, *table.listening.get(&inode)?))));
+        }
+        Ok(Self { listening, is_cut: open.next().is_some() })
+    }
 }
 
 #[cfg(test)]
@@ -367,6 +383,27 @@ mod tests {
         assert_eq!(ports_of(&[10]), [27017, 27034], "not those of others in the same namespace");
         assert_eq!(ports_of(&[20, 10]), [27001, 27017, 27034]);
         assert_eq!(ports_of(&[99]), []);
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn processes_with_very_many_open_files_are_looked_at_in_part_and_said_to_be() {
+        let tree = SocketTree::new("many");
+        let table = HEADING.to_string() + &row("0100007F:6989", "0A", 100);
+        let share = ProcessShare::among(1_024).files as u64;
+        for (pid, sockets) in [(1, vec![100]), (2, (1_000..1_000 + share).collect())] {
+            let process = tree.process(pid, "mongod", &[]);
+            open_sockets(&process, &sockets);
+            fs::write(process.join("net/tcp"), &table).unwrap();
+        }
+        (3..=1_024).for_each(|pid| drop(tree.process(pid, "mongod", &[])));
+        let found = Host::of_proc(&tree.0).listeners(SEARCH).unwrap();
+        assert_eq!(found.listeners, [listener(1, "mongod", "127.0.0.1:27017", ListenerOrigin::Socket)]);
+        let said = |one: &Incomplete| (one.pid, one.reason.clone());
+        let said: Vec<_> = found.incomplete.iter().map(said).collect();
+        assert_eq!(said, [(2, "it has too many open files".to_owned())]);
+        let process = &Host::of_proc(&tree.0).processes(SEARCH.names)[1];
+        assert_eq!(process.open_files().count() as u64, share);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod machine;
 pub mod maps;
 pub mod mounts;
 pub mod namespace;
+mod places;
 pub mod process;
 pub mod process_files;
 mod processors;
@@ -33,6 +34,7 @@ pub use self::control_group::ProcessGroups;
 use self::devices::{DeviceCounters, Devices};
 use self::listeners::{FoundListeners, ListenerSearch};
 use self::mounts::Mount;
+pub use self::places::placed;
 use self::process::{Process, Stat};
 pub use self::processors::Processors;
 use self::text::small;
@@ -115,14 +117,14 @@ impl Host {
         self.text("proc/sys/kernel/osrelease")
     }
 
-    /// Running processes of these programs, the lowest number first: those whose program file, first argument or
-    /// short name is one of `names`, or whose program file is one with a version: `mongod-7.0.5`. The first thousand, with
-    /// as much of their arguments as there is room for.
+    /// Running processes of these programs, the lowest number first: those whose program file or short name is one of `names`
+    /// (where the program cannot be seen, also their first argument), or whose program file is one with a version: `mongod-7.0.5`. A thousand of them
+    /// ([`placed`]), with as much of their arguments as there is room for.
     pub fn processes(&self, names: &[&str]) -> Vec<Process> {
-        process::with_arguments(self.identified(names).take(process::MAX_PROCESSES).collect())
+        process::with_shares(placed(self.identified(names), process::MAX_PROCESSES))
     }
 
-    /// The same without their arguments.
+    /// All of them.
     fn identified<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = Process> + 'a {
         let mut numbers = self.process_ids().unwrap_or_default();
         numbers.sort_unstable();
@@ -133,19 +135,17 @@ impl Host {
     /// whose program cannot be seen are left out, and those that run the program of this process.
     pub fn processes_running(&self, names: &[&str]) -> Vec<Process> {
         let proven = self.identified(names).filter_map(|process| process::proven(process, names));
-        process::with_arguments(proven.take(process::MAX_PROCESSES).collect())
+        process::with_shares(placed(proven, process::MAX_PROCESSES))
     }
 
     /// A process, if it is one of these programs and runs.
     pub fn process(&self, pid: u32, names: &[&str]) -> Option<Process> {
-        let process = process::identify(&self.proc_root, pid, names)?;
-        process::with_arguments(vec![process]).pop()
+        process::identify(&self.proc_root, pid, names)
     }
 
-    /// Whether a process runs one of these programs, as [`Host::processes_running`] says.
-    pub fn process_running(&self, pid: u32, names: &[&str]) -> bool {
-        let process = process::identify(&self.proc_root, pid, names);
-        process.and_then(|process| process::proven(process, names)).is_some()
+    /// A process, if it runs one of these programs, as [`Host::processes_running`] says.
+    pub fn process_running(&self, pid: u32, names: &[&str]) -> Option<Process> {
+        process::proven(process::identify(&self.proc_root, pid, names)?, names)
     }
 
     /// State and times of a process; `None` if none has this number.

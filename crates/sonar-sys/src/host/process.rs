@@ -1,14 +1,14 @@
 //! Processes and what `/proc` says about them: program, arguments, open files, limits, memory policy.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
 
 use super::text::small;
 use crate::clock::ticks;
@@ -19,6 +19,10 @@ pub(super) const MAX_PROCESSES: usize = 1_024;
 /// processes, and give them a command line of megabytes.
 const MAX_LINE: usize = 64 << 10;
 const MAX_LINES: usize = 256 << 10;
+/// The most open files to look at of all processes of a search together, but of each at least a few: any of them may have
+/// millions.
+const MAX_OPEN_FILES: usize = 1 << 19;
+const FEW_OPEN_FILES: usize = 1_024;
 /// So many bytes of a command line may have one argument, besides a few.
 const ARGUMENT_BYTES: usize = 32;
 const FEW_ARGUMENTS: usize = 8;
@@ -32,24 +36,77 @@ pub struct Process {
     pub pid: u32,
     /// Its program, one of the names searched for.
     pub name: String,
-    /// Its arguments, its own name first; empty where they may not be read. Of a command line that is very long, only those
-    /// at its beginning.
-    pub arguments: Vec<String>,
+    /// Read when they are asked for.
+    arguments: OnceLock<Vec<String>>,
+    share: ProcessShare,
     folder: PathBuf,
     program: Option<ProgramFile>,
     started: Option<u64>,
 }
 
+/// How much is read of each process of a search: somebody may have started most of them for us to read.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProcessShare {
+    /// Bytes of its command line.
+    line: usize,
+    /// Its open files.
+    pub(super) files: usize,
+}
+
+impl ProcessShare {
+    /// That of one among so many processes.
+    pub(super) fn among(processes: usize) -> Self {
+        let part = |of: usize| of / processes.max(1);
+        Self { line: part(MAX_LINES).min(MAX_LINE), files: part(MAX_OPEN_FILES).max(FEW_OPEN_FILES) }
+    }
+}
+
 /// Which file a program is, by device and inode: as long as it runs, no other file is the same.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ProgramFile {
-    device: u64,
+    device: (u32, u32),
     inode: u64,
 }
 
 impl ProgramFile {
-    fn of(found: &fs::Metadata) -> Self {
-        Self { device: found.dev(), inode: found.ino() }
+    /// The one at this path. Its file system is not asked: whoever runs a program may have made that, too, and not answer.
+    fn at(path: impl AsRef<Path>) -> Option<Self> {
+        let found = statx(CWD, path.as_ref(), AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()?;
+        Some(Self { device: (found.stx_dev_major, found.stx_dev_minor), inode: found.stx_ino })
+    }
+}
+
+/// A process with the program that it runs. When it ends, another one may get its number; and it may execute another
+/// program, also one with more rights than its user has.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct RunningProgram {
+    /// The process.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub started: u64,
+    /// The program; `None` without permission, or for a thread of the kernel.
+    pub program: Option<ProgramFile>,
+}
+
+impl RunningProgram {
+    /// What a process of this host runs now.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn now(pid: u32) -> io::Result<Self> {
+        let started = stat(Path::new("/proc"), pid).ok_or(io::ErrorKind::NotFound)?.started;
+        Ok(Self { pid, started, program: ProgramFile::at(format!("/proc/{pid}/exe")) })
+    }
+
+    /// What was taken from the process, if it still runs this program. It is looked at after that was taken.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if it has ended or executes another program.
+    pub fn still<T>(&self, taken: T) -> io::Result<T> {
+        match Self::now(self.pid)? == *self {
+            true => Ok(taken),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 }
 
@@ -153,8 +210,9 @@ fn program_file(folder: &Path) -> Option<(String, Option<ProgramFile>)> {
         // A copy has only a link.
         return Some((program(folder)?, None));
     };
-    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-    Some((undeleted(path.as_os_str().as_bytes()), Some(ProgramFile::of(&file.metadata().ok()?))))
+    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let path = fs::read_link(&itself).ok()?;
+    Some((undeleted(path.as_os_str().as_bytes()), Some(ProgramFile::at(itself)?)))
 }
 
 /// The process with its program, if that has one of these names, whatever the process calls itself. `None` for those that
@@ -167,7 +225,7 @@ pub(super) fn proven(process: Process, names: &[&str]) -> Option<Process> {
         };
         names.iter().filter_map(rest).any(|is_it| is_it)
     };
-    let own = ProgramFile::of(&fs::metadata("/proc/self/exe").ok()?);
+    let own = ProgramFile::at("/proc/self/exe")?;
     let (path, program) = program_file(&process.folder)?;
     let is_named = path.rsplit('/').next().is_some_and(is_one);
     (is_named && program != Some(own)).then_some(Process { program, ..process })
@@ -200,31 +258,29 @@ fn words(folder: &Path, most: usize) -> Vec<String> {
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
-/// These processes with their arguments, each with the same share of the room for them.
-pub(super) fn with_arguments(mut processes: Vec<Process>) -> Vec<Process> {
-    let most = (MAX_LINES / processes.len().max(1)).min(MAX_LINE);
-    for process in &mut processes {
-        process.arguments = words(&process.folder, most);
-    }
+/// These processes, each with the same share of what is read.
+pub(super) fn with_shares(mut processes: Vec<Process>) -> Vec<Process> {
+    let share = ProcessShare::among(processes.len());
+    processes.iter_mut().for_each(|process| process.share = share);
     processes
 }
 
-/// The process without its arguments, if its program is one of `names`, also with a version behind its name, and it runs.
+/// The process, if its program is one of `names`, also with a version behind its name, and it runs.
 pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Process> {
     let folder = proc_root.join(pid.to_string());
-    // It may be hidden if the process belongs to another user. Of the others it is one of thousands.
-    let first = words(&folder, MAX_NAME).into_iter().next();
-    // The link needs permission, the first argument can be anything, the short name is cut at 15 bytes and some
-    // servers rename their main thread: one match is enough.
+    // The short name is cut at 15 bytes, and some servers rename their main thread: one match is enough.
     let program = program(&folder);
     let short = small(&folder.join("comm"));
-    let candidates = [program.as_deref(), first.as_deref(), short.as_deref()];
-    let exact = candidates.into_iter().flatten().find_map(|candidate| {
+    let exact = |candidate: &str| {
         let base = candidate.trim_end().rsplit('/').next()?;
         names.iter().find(|name| **name == base)
-    });
+    };
     let file = program.as_deref().and_then(|path| path.rsplit('/').next());
-    let name = exact.or_else(|| names.iter().find(|name| file.is_some_and(|file| is_version(file, name))))?;
+    let version = || names.iter().find(|name| file.is_some_and(|file| is_version(file, name)));
+    // Only where the program cannot be seen: a process may keep whoever reads its arguments waiting for ever.
+    let first = || program.is_none().then(|| words(&folder, MAX_NAME).into_iter().next()).flatten();
+    let seen = [program.as_deref(), short.as_deref()].into_iter().flatten().find_map(exact);
+    let name = seen.or_else(version).or_else(|| exact(&first()?))?;
     // A zombie is still listed. A copy may lack this file.
     let stat = stat(proc_root, pid);
     if stat.is_some_and(|stat| !stat.runs()) {
@@ -232,13 +288,43 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
     }
     let program = program_file(&folder).and_then(|(_, file)| file);
     let started = stat.map(|stat| stat.started);
-    Some(Process { pid, name: (*name).to_owned(), arguments: Vec::new(), folder, program, started })
+    let (name, arguments, share) = ((*name).to_owned(), OnceLock::new(), ProcessShare::among(1));
+    Some(Process { pid, name, arguments, share, folder, program, started })
 }
 
 impl Process {
+    /// Its arguments, its own name first; empty where they may not be read. Of a command line that is very long, only those
+    /// at its beginning. They are read once, which may take for ever: the process may have mapped a file there whose file
+    /// system does not answer.
+    pub fn arguments(&self) -> &[String] {
+        self.arguments.get_or_init(|| words(&self.folder, self.share.line))
+    }
+
+    /// Replaces its arguments.
+    pub fn set_arguments(&mut self, arguments: Vec<String>) {
+        self.arguments = arguments.into();
+    }
+
+    /// How much is read of it.
+    pub(super) fn share(&self) -> ProcessShare {
+        self.share
+    }
+
     /// Its folder in `/proc`.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Whether its program file is what it is called.
+    pub(super) fn is_proven(&self) -> bool {
+        proven(self.clone(), &[self.name.as_str()]).is_some()
+    }
+
+    /// The user who started it, by number; `None` if that cannot be read.
+    pub(super) fn user(&self) -> Option<u32> {
+        let text = small(&self.folder.join("status"))?;
+        let ids = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        ids.split_ascii_whitespace().next()?.parse().ok()
     }
 
     /// The program that it ran before its arguments were read; `None` without permission, and of a copy.
@@ -249,7 +335,7 @@ impl Process {
     /// The program that it runs now: it may have executed another one, also one with more rights than its user has. `None`
     /// if it has ended, or without permission.
     pub fn program_now(&self) -> Option<ProgramFile> {
-        fs::metadata(self.folder.join("exe")).ok().map(|found| ProgramFile::of(&found))
+        ProgramFile::at(self.folder.join("exe"))
     }
 
     /// Whether it is still what it was when its arguments were read: no other process has its number, and it has executed no
@@ -261,12 +347,13 @@ impl Process {
 
     /// Value of an option, given as `--name value` or `--name=value`; one of several names.
     pub fn option(&self, names: &[&str]) -> Option<&str> {
-        self.arguments.iter().enumerate().find_map(|(at, word)| {
+        let arguments = self.arguments();
+        arguments.iter().enumerate().find_map(|(at, word)| {
             names.iter().find_map(|name| {
                 let rest = word.strip_prefix(name)?;
                 match rest.strip_prefix('=') {
                     Some(value) => Some(value),
-                    None if rest.is_empty() => self.arguments.get(at + 1).map(String::as_str),
+                    None if rest.is_empty() => arguments.get(at + 1).map(String::as_str),
                     None => None,
                 }
             })
@@ -274,11 +361,11 @@ impl Process {
     }
 
     /// Its open files, the lowest number first, with the path as the process sees it, or another name of the kernel's
-    /// (`socket:[5]`); leaves out those without permission. There may be a million of them: each is looked at when it is
-    /// asked for.
+    /// (`socket:[5]`); leaves out those without permission. There may be millions of them: each is looked at when it is
+    /// asked for, and only as many as there is time for if other processes have as many.
     pub fn open_files(&self) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
         let entries = fs::read_dir(self.folder.join("fd")).into_iter().flatten().flatten();
-        entries.filter_map(|entry| {
+        entries.take(self.share.files).filter_map(|entry| {
             Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?))
         })
     }
@@ -431,10 +518,28 @@ broken
         for (pid, port) in [(1, Some("27018")), (2, Some("27018")), (3, None)] {
             let process = host.process(pid, &["mongod"]).unwrap();
             assert_eq!((process.option(&["--port"]), process.option(&["--dbpath"])), (port, None));
-            assert!(process.arguments.len() <= MAX_LINE / ARGUMENT_BYTES + FEW_ARGUMENTS);
+            assert!(process.arguments().len() <= MAX_LINE / ARGUMENT_BYTES + FEW_ARGUMENTS);
         }
         // It is called so by its first argument.
-        assert!(host.process(4, &["mongod"]).is_some_and(|process| process.arguments.len() > 2));
+        assert!(host.process(4, &["mongod"]).is_some_and(|process| process.arguments().len() > 2));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_process_whose_arguments_cannot_be_read_holds_up_no_search() {
+        let root = with_lines("hangs", &[("bash", Vec::new()), ("mongod", Vec::new())]);
+        for pid in ["1", "2"] {
+            // Nobody ever writes to it: whoever opens it waits.
+            let line = root.join(pid).join("cmdline");
+            fs::remove_file(&line).unwrap();
+            assert!(std::process::Command::new("mkfifo").arg(&line).status().unwrap().success());
+            std::os::unix::fs::symlink("/usr/bin/python3", root.join(pid).join("exe")).unwrap();
+        }
+        let host = Host::of_proc(&root);
+        let numbers = |found: Vec<Process>| found.into_iter().map(|one| one.pid).collect::<Vec<_>>();
+        assert_eq!(numbers(host.processes(&["mongod"])), [2]);
+        assert_eq!(numbers(host.processes_running(&["mongod"])), [0; 0]);
+        assert!(host.process(1, &["mongod"]).is_none() && host.process(2, &["mongod"]).is_some());
         fs::remove_dir_all(&root).unwrap();
     }
 
@@ -456,7 +561,7 @@ broken
         let root = with_lines("share", &lines);
         let found = Host::of_proc(&root).processes(&["mongod"]);
         assert_eq!((found.len(), found[100].option(&["--dbpath"])), (101, Some("/data")));
-        let texts = found.iter().flat_map(|process| &process.arguments);
+        let texts = found.iter().flat_map(|process| process.arguments());
         let bytes: usize = texts.map(|text| size_of::<String>() + text.len()).sum();
         assert!(bytes < 1 << 20, "{bytes}");
         fs::remove_dir_all(&root).unwrap();
@@ -501,7 +606,7 @@ broken
     }
 
     #[test]
-    fn a_running_program_is_found_by_its_file_its_first_argument_or_its_short_name() {
+    fn a_running_program_is_found_by_its_file_or_its_short_name() {
         let root = std::env::temp_dir().join(format!("sonar-sys-programs-{}", std::process::id()));
         let process = |pid: u32, program: &str, argument: &str, short: &str, state: &str| {
             let folder = root.join(pid.to_string());
@@ -525,12 +630,10 @@ broken
         let host = Host::of_proc(&root);
         let found = host.processes(&["mongod", "mongos"]);
         let names: Vec<_> = found.iter().map(|found| (found.pid, found.name.as_str())).collect();
-        assert_eq!(
-            names,
-            [(1, "mongod"), (2, "mongos"), (3, "mongod"), (7, "mongod"), (8, "mongod"), (10, "mongod")]
-        );
-        assert_eq!(host.process(2, &["mongos"]).as_ref(), Some(&found[1]));
-        assert!(host.process(5, &["mongod"]).is_none() && host.process(9, &["mongod"]).is_none());
+        assert_eq!(names, [(1, "mongod"), (3, "mongod"), (7, "mongod"), (8, "mongod"), (10, "mongod")]);
+        assert_eq!(host.process(1, &["mongod"]).unwrap().arguments(), found[0].arguments());
+        let is_one = |pid| host.process(pid, &["mongod", "mongos"]).is_some();
+        assert_eq!([1, 2, 5, 9].map(is_one), [true, false, false, false]);
         let proven: Vec<_> =
             host.processes_running(&["mongod", "mongos"]).into_iter().map(|p| p.pid).collect();
         assert_eq!(proven, [1, 7, 10], "what it calls itself does not count");
@@ -549,15 +652,11 @@ broken
     #[test]
     fn the_folder_of_a_command_line_is_found() {
         let of = |line: &str| {
-            let arguments = line.split('\0').map(str::to_owned).collect();
-            let process = Process {
-                pid: 1,
-                name: "mongod".into(),
-                arguments,
-                folder: PathBuf::new(),
-                program: None,
-                started: None,
-            };
+            let arguments = line.split('\0').map(str::to_owned).collect::<Vec<_>>().into();
+            let (share, folder) = (ProcessShare::among(1), PathBuf::new());
+            let name = "mongod".into();
+            let process =
+                Process { pid: 1, name, arguments, share, folder, program: None, started: None };
             process.option(&["--dbpath"]).map(str::to_owned)
         };
         assert_eq!(of("mongod\0--port\x0027017\0--dbpath\0/data"), Some("/data".into()));

@@ -225,7 +225,7 @@ impl SplitTracer {
             handshake: &programs.split_tls_begun,
             free: &programs.split_tls_freed,
         };
-        self.probes.attach(&calls, file, sites)
+        self.probes.attach(&calls, file, sites).map(drop)
     }
 
     /// Keeps the rings and the tables that nobody can write, and gives up all other maps, in this process: it can follow

@@ -7,6 +7,7 @@ mod files;
 mod probes;
 
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,16 +21,19 @@ use rustix::time::ClockId;
 use sonar_core::{Plaintext, PlaintextEvent, TlsSuite};
 
 pub use self::files::{MappedFile, executed_files};
+use self::probes::ProbedFile;
 pub(crate) use self::probes::{CallPrograms, TlsProbes};
 pub use self::probes::{TlsCall, TlsSites};
 use crate::addresses::endpoint;
 use crate::clock_offsets::ClockOffsets;
 use crate::ebpf::processes::FollowedProcesses;
-use crate::ebpf::{TraceError, drained, load_error, update};
+use crate::ebpf::{TraceError, drained, load_error, lookup, update};
 use crate::skeletons::tls::{TlsSkel, TlsSkelBuilder, types};
 use crate::sys_bpf::ProgramStatistics;
 use crate::{sys, sys_bpf};
 
+/// Processes that can be followed at once.
+pub const MAX_PROCESSES: usize = 64;
 /// How many bytes are passed on of the beginning of a reply.
 pub const MAX_COPIED: usize = 16_384;
 /// The most records to take from the ring before looking at the clock.
@@ -89,6 +93,8 @@ pub struct TlsTracer {
     /// What sees that a process executes another program.
     executed: Option<Link>,
     probes: TlsProbes,
+    /// The processes for which programs were attached to a file.
+    users: HashMap<ProbedFile, BTreeSet<u32>>,
 }
 
 impl TlsTracer {
@@ -151,16 +157,35 @@ impl TlsTracer {
             links: Vec::new(),
             executed: None,
             probes,
+            users: HashMap::new(),
         })
     }
 
-    /// Attaches to an open file in which `sites` were found, for all processes that map it; those that are not followed cost half a microsecond a call.
-    /// A file that it is attached to already is left as it is. The probes end with the process that attached them.
+    /// Whether one more process can be followed.
+    pub fn has_room(&self) -> bool {
+        self.skeleton.maps.tls_processes.keys().count() < MAX_PROCESSES
+    }
+
+    fn follows(&self, process: u32) -> bool {
+        let found = lookup(&self.skeleton.maps.tls_processes, &process.to_ne_bytes());
+        found.is_ok_and(|found| found.is_some())
+    }
+
+    /// Attaches to an open file in which `sites` were found, for all processes that map it, of which this one is about to be
+    /// followed; those that are not followed cost half a microsecond a call. A file that it is attached to already is left
+    /// as it is. The probes end with the process that attached them, or when others need their room and no process is
+    /// followed any more for which they were attached.
     /// To find the connections of sessions it takes [`attach_sockets`](Self::attach_sockets), too.
     ///
     /// # Errors
-    /// It is attached to 64 files, or the kernel refuses, for example because the file is on a file system without support for probes.
-    pub fn attach(&mut self, file: &File, sites: &TlsSites) -> Result<(), TraceError> {
+    /// It is attached to 64 files for processes that are followed, or the kernel refuses, for example because the file is on a file system without support for probes.
+    pub fn attach(&mut self, process: u32, file: &File, sites: &TlsSites) -> Result<(), TraceError> {
+        if self.probes.are_full() {
+            let mut users = std::mem::take(&mut self.users);
+            users.retain(|_, processes| processes.iter().any(|process| self.follows(*process)));
+            self.probes.keep(|file| users.contains_key(file));
+            self.users = users;
+        }
         let programs = &self.skeleton.progs;
         let calls = CallPrograms {
             read: [&programs.tls_read_called, &programs.tls_read_returned],
@@ -168,7 +193,9 @@ impl TlsTracer {
             handshake: &programs.tls_begun,
             free: &programs.tls_freed,
         };
-        self.probes.attach(&calls, file, sites)
+        let file = self.probes.attach(&calls, file, sites)?;
+        self.users.entry(file).or_default().insert(process);
+        Ok(())
     }
 
     /// Attaches to all sockets, once; those of processes that are not followed cost a comparison a call.
@@ -228,7 +255,7 @@ impl TlsTracer {
     /// Follows one more process, by its id in the initial process namespace, until it executes another program.
     ///
     /// # Errors
-    /// The table of processes is full (64), or the kernel refuses.
+    /// The table of processes is full ([`MAX_PROCESSES`]), or the kernel refuses.
     pub fn follow(&mut self, process: u32) -> Result<(), TraceError> {
         if self.executed.is_none() {
             let link = self.skeleton.progs.tls_executed.attach().map_err(|error| load_error(&error))?;
@@ -363,8 +390,6 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::process::{Command, Stdio};
 
-    use libbpf_rs::MapFlags;
-
     use super::*;
 
     #[test]
@@ -423,11 +448,38 @@ mod tests {
         let before = [&read, &path].map(|program| instruction(program, entry));
         assert_eq!(before[0], before[1]);
         let sites = TlsSites { handshake: Some(entry), ..TlsSites::default() };
-        let attached = tracer.attach(&file, &sites);
+        let attached = tracer.attach(std::process::id(), &file, &sites);
         let after = [&read, &path].map(|program| instruction(program, entry));
         std::fs::remove_dir_all(&folder).unwrap();
         attached.unwrap();
         assert!(after[0] != before[0] && after[1] == before[1], "{before:x?} {after:x?}");
+    }
+
+    #[test]
+    fn probes_for_processes_that_are_followed_no_longer_make_room_for_others() {
+        let mut tracer = match TlsTracer::load(PlaintextSource::Library, TlsRoom::AGENT) {
+            Ok(tracer) => tracer,
+            Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
+        };
+        let folder = std::env::temp_dir().join(format!("sonar-sys-rooms-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut entry = [0; 8];
+        File::open("/bin/cat").unwrap().read_exact_at(&mut entry, 24).unwrap();
+        let sites = TlsSites { handshake: Some(u64::from_le_bytes(entry)), ..TlsSites::default() };
+        let own = std::process::id();
+        let attached: Vec<_> = (0..130)
+            .map(|number| {
+                let copy = folder.join(number.to_string());
+                std::fs::copy("/bin/cat", &copy).unwrap();
+                // Nobody has such a number.
+                let process = if number == 0 { own } else { 5_000_000 + number };
+                tracer.attach(process, &File::open(&copy).unwrap(), &sites)?;
+                if number == 0 { tracer.follow(own) } else { Ok(()) }
+            })
+            .collect();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(attached.iter().all(Result::is_ok), "{attached:?}");
+        assert!(tracer.users.values().any(|processes| processes.contains(&own)) && tracer.has_room());
     }
 
     #[test]
@@ -445,20 +497,16 @@ mod tests {
         let (process, own) = (shell.id(), std::process::id());
         tracer.follow(process).unwrap();
         tracer.follow(own).unwrap();
-        let is_followed = |tracer: &TlsTracer, process: u32| {
-            let processes = &tracer.skeleton.maps.tls_processes;
-            processes.lookup(&process.to_ne_bytes(), MapFlags::ANY).unwrap().is_some()
-        };
-        assert!(is_followed(&tracer, process));
+        assert!(tracer.follows(process));
         let mut to = shell.stdin.take().unwrap();
         to.write_all(b"go on\nx").unwrap();
         // It is the other program that answers.
         shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        assert!(!is_followed(&tracer, process) && is_followed(&tracer, own));
+        assert!(!tracer.follows(process) && tracer.follows(own));
         drop(to);
         shell.wait().unwrap();
         tracer.leave_all_but(&[own]).unwrap();
-        assert!(is_followed(&tracer, own));
+        assert!(tracer.follows(own));
     }
 
     #[test]

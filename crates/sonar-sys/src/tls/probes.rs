@@ -1,6 +1,6 @@
 //! Attaches programs to calls of a TLS library.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,7 @@ use libbpf_rs::{Link, OpenProgramMut, ProgramAttachType, ProgramMut, UprobeMulti
 
 use crate::ebpf::TraceError;
 
-/// The most files to attach to. One stays attached after its last process has ended.
+/// The most files to attach to.
 const MAX_FILES: usize = 64;
 
 /// Where to attach to a function: offsets in the file.
@@ -48,10 +48,12 @@ pub(crate) struct CallPrograms<'a, 'obj> {
     pub free: &'a ProgramMut<'obj>,
 }
 
+/// A file to which programs are attached: its device and its inode.
+pub(crate) type ProbedFile = (u64, u64);
+
 /// The files to which programs are attached, until this is dropped.
 pub(crate) struct TlsProbes {
-    files: HashSet<(u64, u64)>,
-    links: Vec<Link>,
+    files: HashMap<ProbedFile, Vec<Link>>,
     multi: bool,
 }
 
@@ -66,12 +68,22 @@ impl TlsProbes {
                 program.set_attach_type(ProgramAttachType::TraceUprobeMulti);
             }
         }
-        Self { files: HashSet::new(), links: Vec::new(), multi }
+        Self { files: HashMap::new(), multi }
     }
 
     /// Whether the kernel attaches a program to many places at once.
     pub(crate) fn is_multi(&self) -> bool {
         self.multi
+    }
+
+    /// Whether they are attached to as many files as they can be.
+    pub(crate) fn are_full(&self) -> bool {
+        self.files.len() >= MAX_FILES
+    }
+
+    /// Detaches the programs from all files but these.
+    pub(crate) fn keep(&mut self, is_kept: impl Fn(&ProbedFile) -> bool) {
+        self.files.retain(|file, _| is_kept(file));
     }
 
     /// Attaches the programs to an open file, for all processes that map it, unless they are attached already. `sites` were
@@ -85,15 +97,15 @@ impl TlsProbes {
         programs: &CallPrograms<'_, '_>,
         file: &File,
         sites: &TlsSites,
-    ) -> Result<(), TraceError> {
+    ) -> Result<ProbedFile, TraceError> {
         let about = file
             .metadata()
             .map_err(|error| TraceError::Attach { why: format!("cannot look at it: {error}") })?;
         let id = (about.dev(), about.ino());
-        if self.files.contains(&id) {
-            return Ok(());
+        if self.files.contains_key(&id) {
+            return Ok(id);
         }
-        if self.files.len() >= MAX_FILES {
+        if self.are_full() {
             return Err(TraceError::Attach { why: format!("probes are in {MAX_FILES} files already") });
         }
         let places = |of: fn(&TlsCall) -> u64, calls: &[TlsCall]| calls.iter().map(of).collect::<Vec<_>>();
@@ -110,9 +122,8 @@ impl TlsProbes {
         for (program, places) in all.iter().filter(|(_, places)| !places.is_empty()) {
             links.extend(self.attach_program(program, &path, places)?);
         }
-        self.links.append(&mut links);
-        self.files.insert(id);
-        Ok(())
+        self.files.insert(id, links);
+        Ok(id)
     }
 
     fn attach_program(

@@ -136,7 +136,7 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
     let folder = samples_folder(process, dbpath.as_deref(), named_log.as_deref());
     let folder = folder.filter(|path| is_short(path));
     let options = match knows_options {
-        true => options::of(&process.arguments, &configuration),
+        true => options::of(process.arguments(), &configuration),
         false => BTreeMap::new(),
     };
     let found = FoundServer {
@@ -153,7 +153,7 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
     };
     // They are not needed any more, and there may be many servers.
     let mut server = server;
-    server.process.arguments = Vec::new();
+    server.process.set_arguments(Vec::new());
     let log = place.ok().map(|place| InspectableLog { server: server.clone(), place });
     KnownServer { found, log, samples: folder.map(|folder| InspectableSamples { server, folder }) }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use sonar_core::history::Collector;
 use sonar_core::{Endpoint, Timestamp};
-use sonar_sys::ebpf::{KernelEvent, TotalsRoom, Trace, TraceError, TraceMode, Tracer};
+use sonar_sys::ebpf::{KernelEvent, MAX_PROCESSES, TotalsRoom, Trace, TraceError, TraceMode, Tracer};
 
 use super::backoff::Backoff;
 use super::board::{CollectorBoard, CollectorProblem, RESTART};
@@ -24,6 +24,7 @@ use crate::io::paths::Paths;
 use crate::io::process::TracedProcesses;
 use crate::io::totals::{FirstSeenFile, TotalsTable};
 use crate::queries::live::now;
+use crate::servers::not_traced;
 use crate::{confinement::privileges, confinement::start_gate::StartGate, doctor};
 
 /// Attempts to load the programs: the last one is two minutes after the first. Each takes a second of a processor.
@@ -160,7 +161,8 @@ struct FileTracing<'a> {
     task: &'a FilesTask,
 }
 
-fn trace_files(tracer: &Tracer, search: FileSearch, task: &FilesTask) {
+fn trace_files(tracer: &Tracer, mut search: FileSearch, task: &FilesTask) {
+    search.processes.note_refused(tracer.refused());
     let windows = WindowCutter::new(task.to.clone());
     let (files, taken) = (TotalsTable::new(TotalsRoom::AGENT), ClockReading::now());
     let open = taken.time.floor_to(WIDTH_NS);
@@ -238,6 +240,9 @@ impl FileTracing<'_> {
         let lost = tracer.losses().iter().map(|(_, _, count)| count).sum();
         self.task.board.lost(Collector::Files, lost);
         self.task.board.ebpf(Collector::Files, tracer.run_time());
+        let refused = self.search.processes.refused();
+        let notes = (refused > 0).then(|| not_traced(refused, MAX_PROCESSES)).into_iter().collect();
+        self.task.board.notes(Collector::Files, notes);
         if let Some(event) = self.task.board.data(Collector::Files, time) {
             self.windows.event(event);
         }

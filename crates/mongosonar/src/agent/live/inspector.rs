@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
 use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin};
+use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::HelperAnswer;
@@ -145,12 +146,12 @@ impl Inspection {
         let Ok(listeners) = servers::listeners(&self.host) else { return self.found() };
         let mut known: Vec<KnownServer> = Vec::new();
         let mut patience = SearchPatience::default();
-        let mut left_out = 0;
-        for process in servers::proven(&self.host) {
-            if known.len() >= MAX_SERVERS {
-                left_out += 1;
-                continue;
-            }
+        let mut servers = servers::proven(&self.host);
+        servers.retain(|process| {
+            ServerPort::of(process.pid, &listeners) != ServerPort::Closed || self.known(process).is_some()
+        });
+        let left_out = servers.len().saturating_sub(MAX_SERVERS);
+        for process in placed(servers, MAX_SERVERS) {
             match ServerPort::of(process.pid, &listeners) {
                 ServerPort::Open(port) => known.push(self.describe(process, port, &mut patience)),
                 ServerPort::Closed => {

@@ -288,8 +288,8 @@ impl QueriesCollector {
         Some(CollectorProblem::temporary(crate::exit::message(&why)))
     }
 
-    /// Captures these ports too.
-    pub fn add_ports(&mut self, ports: Vec<u16>) {
+    /// Captures these ports too, on which servers listen now.
+    pub fn add_ports(&mut self, ports: &[u16]) {
         if self.listened.follows() && self.listened.add(ports).is_some() {
             let listened = Arc::new(self.listened.clone());
             self.send(|| CaptureChange::Ports(listened.clone()));

@@ -84,7 +84,7 @@ impl LiveAgent<'_> {
         self.note_servers(&ended, &started);
         self.end_in_flight(&ended);
         if let Some(queries) = &mut self.queries {
-            queries.add_ports(ports);
+            queries.add_ports(&ports);
         }
         self.follow_network();
     }

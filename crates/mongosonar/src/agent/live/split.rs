@@ -14,6 +14,7 @@ use sonar_core::time_split::{
     ClassifiedWait, ConnectionSample, EndedWaits, JoinedOperation, REST, RowBlockers,
 };
 use sonar_sys::Host;
+use sonar_sys::split::MAX_PROCESSES;
 
 use super::board::{CollectorBoard, CollectorProblem, RESTART};
 use super::clock_reading::ClockReading;
@@ -106,7 +107,7 @@ impl SplitSearch {
     /// # Errors
     /// A helper process cannot be started. The kernel, or a missing privilege.
     pub fn new(connections: ConnectionSample, plan: SplitPlan) -> Result<Self> {
-        let processes: Vec<u32> = servers::mongodb(&Host::live()).iter().map(|process| process.pid).collect();
+        let processes = servers::in_order_of_places(servers::mongodb(&Host::live()), MAX_PROCESSES);
         let helpers = SplitHelpers::start(&processes, None, connections, plan)?;
         let meeting = Arc::new(Mutex::new(SplitMeeting::new(JoinedQueue::default()).with_room(ROOM)));
         Ok(Self { helpers, meeting, connections })

@@ -12,6 +12,7 @@ use sonar_core::Window;
 use sonar_core::table::GroupBy;
 use sonar_core::time_split::{ConnectionSample, JoinCounts};
 use sonar_sys::Host;
+use sonar_sys::split::MAX_PROCESSES;
 
 use super::pipeline::OperationListener;
 use crate::args::when::now;
@@ -153,8 +154,7 @@ fn follow(
             lock(meeting).sink.name(named);
         }
         if task.follows && ticks.is_multiple_of(SEARCH_TICKS) {
-            let present: Vec<u32> = servers::mongodb(&Host::live()).iter().map(|one| one.pid).collect();
-            trace.follow(&present);
+            trace.follow(&servers::in_order_of_places(servers::mongodb(&Host::live()), MAX_PROCESSES));
         }
         ticks += 1;
         !is_over

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use sonar_sys::host::listeners::Incomplete;
+use sonar_sys::host::process::RunningProgram;
 use sonar_sys::privileges::{confine, drop_capabilities};
 
 use super::*;
@@ -85,11 +86,10 @@ pub fn with_log(port: u16, log: &Path) -> (Inspector, FoundServer) {
     let (host, pid) = (Host::live(), std::process::id());
     let name = fs::read_to_string("/proc/self/comm").unwrap();
     let process = host.process(pid, &[name.trim_end()]).unwrap();
-    let started = host.stat(pid).unwrap().started;
+    let RunningProgram { started, program, .. } = RunningProgram::now(pid).unwrap();
     let log = log.to_owned();
     let found = FoundServer { port, pid, started, log: Some(log.clone()), ..FoundServer::default() };
     let place = LogLocation::Named(log);
-    let program = process.program_now();
     let log = Some(InspectableLog { server: ServerProcess { process, started, program }, place });
     let known = vec![KnownServer { found: found.clone(), log, samples: None }];
     let inspection = Inspection { known, ..Inspection::new(None, Vec::new()) };

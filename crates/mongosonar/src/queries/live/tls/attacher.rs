@@ -6,19 +6,22 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use sonar_sys::Host;
 use sonar_sys::helper::{Helper, OpenDescriptors};
 use sonar_sys::privileges::{Duty, capability};
-use sonar_sys::tls::{PlaintextSource, TlsRoom, TlsTracer};
+use sonar_sys::tls::{MAX_PROCESSES, PlaintextSource, TlsRoom, TlsTracer};
 
 use super::library::TlsLibrary;
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
+use crate::input::follow::{FileThread, FileThreads};
 use crate::io::finder::array;
 use crate::queries::args::Range;
-use crate::queries::ports::{self, Listened};
+use crate::queries::ports::Listened;
+use crate::servers;
 
 /// How often to look for processes.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -29,6 +32,8 @@ const RARELY: u32 = 5;
 const UNUSED: Duration = Duration::from_secs(1);
 /// How often to look for it after that.
 const USE_PERIOD: Duration = Duration::from_millis(20);
+/// How long to wait for what a process has mapped: a large program takes seconds on a busy disk.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest note, in bytes.
 const MAX_NOTE: usize = 4096;
 /// What the helper keeps, as far as the program has it.
@@ -60,9 +65,9 @@ pub enum AttacherNews {
 /// Which processes to read, and how.
 #[derive(Clone, Debug)]
 pub struct AttacherTask {
-    /// The ports that were named; if none, those of each server.
+    /// The ports that were named; if none, those of each server, whose program file says that it is one.
     pub ports: Vec<Range>,
-    /// The only processes to attach to; if none, all that listen on these ports.
+    /// The only processes to attach to; if none, all that listen on these ports, or only servers where none is named.
     pub processes: Vec<u32>,
     /// Attach also where a probe costs ten times as much.
     pub any_cost: bool,
@@ -160,7 +165,7 @@ fn serve(
         confine_helper("sonar-tls", TLS_HELPER_BYTES, &kept, Duty::Attaching)?;
     }
     let host = Host::live();
-    let mut listened = Listened::choose(&task.ports, &host);
+    let mut listened = Listened::of(&task.ports, servers::proven_ports(&host));
     let mut attacher = Attacher {
         tracer,
         source,
@@ -169,10 +174,12 @@ fn serve(
         use_period: USE_PERIOD,
         has_probes: false,
         seen: SeenProcesses::default(),
+        places: HashMap::new(),
+        threads: Arc::default(),
     };
     for look in 0u32.. {
         if listened.follows() && look % RARELY == RARELY - 1 {
-            listened.add(ports::find(&host).unwrap_or_default());
+            listened.add(&servers::proven_ports(&host));
         }
         for news in attacher.look(&host, &listened, look % RARELY == 0) {
             send(&mut socket, &news)?;
@@ -202,6 +209,8 @@ enum SocketWatch {
 enum SeenProcess {
     /// It was seen first at this time, and did not serve the ports when it was looked at.
     Since(Instant),
+    /// It serves the ports, and could not be read: there was no room for it, or nobody could say what it has mapped.
+    Later,
     /// It is read, or cannot be, or has no TLS library.
     Done,
 }
@@ -216,13 +225,15 @@ impl SeenProcesses {
         self.0 = all.into_iter().map(|process| (process, state(process))).collect();
         let wanted = |(process, state): (&u32, &SeenProcess)| match state {
             SeenProcess::Since(first) => (at_all || now - *first < YOUNG).then_some(*process),
+            SeenProcess::Later => at_all.then_some(*process),
             SeenProcess::Done => None,
         };
         self.0.iter().filter_map(wanted).collect()
     }
 
-    fn done(&mut self, process: u32) {
-        self.0.insert(process, SeenProcess::Done);
+    /// Notes what has become of a process; returns whether that is new.
+    fn note(&mut self, process: u32, now: SeenProcess) -> bool {
+        self.0.insert(process, now) != Some(now)
     }
 }
 
@@ -235,6 +246,9 @@ struct Attacher<'a> {
     use_period: Duration,
     has_probes: bool,
     seen: SeenProcesses,
+    /// Look for the library of a process, by its number.
+    places: HashMap<u32, FileThread>,
+    threads: Arc<FileThreads>,
 }
 
 impl Attacher<'_> {
@@ -308,19 +322,35 @@ impl Attacher<'_> {
         // If that fails, it is tried again at the next look.
         if !all.is_empty() {
             self.tracer.leave_all_but(&all).ok();
+            self.places.retain(|process, _| all.contains(process));
         }
         let mut candidates = self.seen.candidates(all, Instant::now(), at_all);
         candidates.retain(|process| self.task.wants(*process));
         let mut news = Vec::new();
-        for process in host.serving(&candidates, &|port| listened.has(port)) {
-            self.seen.done(process);
+        for process in serving(host, &candidates, listened) {
+            let library = match self.source {
+                _ if !self.tracer.has_room() => Err(format!("{MAX_PROCESSES} others are")),
+                PlaintextSource::Sockets => Ok(None),
+                PlaintextSource::Library => self.library(process).map_err(|error| error.to_string()),
+            };
+            let state = library.as_ref().map_or(SeenProcess::Later, |_| SeenProcess::Done);
+            let is_new = self.seen.note(process, state);
+            let library = match library {
+                Ok(library) => library,
+                Err(why) => {
+                    let note = || AttacherNews::Note(format!("process {process} is not read: {why}"));
+                    news.extend(is_new.then(note));
+                    continue;
+                }
+            };
+            self.places.remove(&process);
             let note = match self.source {
                 PlaintextSource::Sockets => match self.attach_sockets(process) {
                     Ok(()) => format!("reading the sockets of process {process}"),
                     Err(error) => format!("the sockets of process {process} cannot be read: {error:#}"),
                 },
                 PlaintextSource::Library => {
-                    let Some(library) = TlsLibrary::of(process) else { continue };
+                    let Some(library) = library else { continue };
                     match self.attach(process, &library) {
                         Ok(()) => {
                             news.push(AttacherNews::Attached);
@@ -339,13 +369,21 @@ impl Attacher<'_> {
         news
     }
 
+    /// The TLS library of a process, if it has one. A thread looks for it, because a process can keep whoever reads what it
+    /// has mapped waiting for ever.
+    fn library(&mut self, process: u32) -> io::Result<Option<TlsLibrary>> {
+        let threads = &self.threads;
+        let place = self.places.entry(process).or_insert_with(|| FileThread::of(threads));
+        place.run_within(PATIENCE, move || TlsLibrary::of(process))
+    }
+
     fn attach_sockets(&mut self, process: u32) -> Result<()> {
         self.tracer.attach_sockets()?;
         Ok(self.tracer.follow(process)?)
     }
 
     fn attach(&mut self, process: u32, library: &TlsLibrary) -> Result<()> {
-        self.tracer.attach(library.file()?, &library.sites(self.task.any_cost)?)?;
+        self.tracer.attach(process, library.file()?, &library.sites(self.task.any_cost)?)?;
         self.has_probes = true;
         if self.sockets != SocketWatch::OnUse {
             self.tracer.attach_sockets()?;
@@ -354,9 +392,53 @@ impl Attacher<'_> {
     }
 }
 
+/// Those of the processes that serve the ports. Ports that were found are those of servers, and in another network namespace
+/// any other program may have the same one. Servers that get a place come first.
+fn serving(host: &Host, processes: &[u32], listened: &Listened) -> Vec<u32> {
+    let serving = |processes: &[u32]| host.serving(processes, &|port| listened.has(port));
+    if !listened.follows() {
+        return serving(processes);
+    }
+    let servers = processes.iter().filter_map(|process| servers::proven_to_serve(host, *process));
+    serving(&servers::in_order_of_places(servers.collect(), MAX_PROCESSES))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    #[test]
+    fn only_servers_are_read_unless_a_port_is_named() {
+        let proc = tempfile::tempdir().unwrap();
+        // Name, program, network namespace and port.
+        let process = |pid: u32, [name, program, namespace, port]: [&str; 4]| {
+            let folder = proc.path().join(pid.to_string());
+            for part in ["fd", "net", "ns"] {
+                fs::create_dir_all(folder.join(part)).unwrap();
+            }
+            fs::write(folder.join("comm"), format!("{name}\n")).unwrap();
+            fs::write(folder.join("cmdline"), format!("{name}\0")).unwrap();
+            symlink(program, folder.join("exe")).unwrap();
+            symlink(namespace, folder.join("ns/net")).unwrap();
+            symlink(format!("socket:[{pid}]"), folder.join("fd/3")).unwrap();
+            let row = format!("0: 00000000:{port} 00000000:0000 0A 0:0 00:0 0 0 0 {pid} 1");
+            fs::write(folder.join("net/tcp"), format!("heading\n{row}\n")).unwrap();
+        };
+        process(5, ["mongod", "/usr/bin/python3", "net:[2]", "027C"]);
+        process(6, ["slapd", "/usr/sbin/slapd", "net:[4]", "027C"]);
+        process(7, ["mongod", "/usr/bin/mongod", "net:[1]", "6989"]);
+        process(8, ["postgres", "/usr/bin/postgres", "net:[3]", "6989"]);
+        let host = Host::of_proc(proc.path());
+        let read = |named: &[Range]| {
+            let listened = Listened::of(named, servers::proven_ports(&host));
+            (listened.ranges(), serving(&host, &[5, 6, 7, 8], &listened))
+        };
+        assert_eq!(read(&[]), (vec![27_017..=27_017], vec![7]));
+        assert_eq!(read(&[Range(636, 636)]), (vec![636..=636], vec![5, 6]));
+    }
 
     #[test]
     fn young_processes_are_looked_at_always_old_ones_rarely_and_a_new_one_with_an_old_number_is_young() {
@@ -367,13 +449,19 @@ mod tests {
         };
         let start = Instant::now();
         assert_eq!(sorted(seen.candidates(vec![1, 2, 3], start, false)), [1, 2, 3]);
-        seen.done(2);
+        seen.note(2, SeenProcess::Done);
         assert_eq!(sorted(seen.candidates(vec![1, 2, 3], start, true)), [1, 3]);
         let later = start + YOUNG;
         assert_eq!(seen.candidates(vec![1, 2, 4], later, false), [4]);
         assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, true)), [1, 4]);
         assert_eq!(sorted(seen.candidates(vec![1, 4], later, false)), [4]);
         assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, false)), [2, 4]);
+        // One that could not be read is looked at like an old one, and named once.
+        assert!(seen.note(4, SeenProcess::Later) && !seen.note(4, SeenProcess::Later));
+        assert_eq!(seen.candidates(vec![1, 2, 4], later, false), [2]);
+        assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, true)), [1, 2, 4]);
+        assert!(seen.note(4, SeenProcess::Done));
+        assert_eq!(sorted(seen.candidates(vec![1, 2, 4], later, true)), [1, 2]);
     }
 
     #[test]
