@@ -46,8 +46,9 @@ const NAMESPACES: u32 = (libc::CLONE_NEWCGROUP
 /// Types into a terminal for another user; pastes into the console.
 const TYPING: &[u32] = &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 
-/// Sets attributes of a file, of ext2 and of XFS, from `linux/fs.h`: neither needs a descriptor for writing.
-const SETTING_FLAGS: &[u32] = &[0x4008_6602, 0x401c_5820];
+/// Sets attributes of a file, of ext2 and of XFS, makes it read-only for good (fs-verity), and a folder encrypted, from
+/// `linux/fs.h`, `linux/fsverity.h` and `linux/fscrypt.h`: none needs a descriptor for writing, only the file's owner.
+const SETTING_FLAGS: &[u32] = &[0x4008_6602, 0x401c_5820, 0x4080_6685, 0x800c_6613];
 
 /// Names the process that gets a signal about a descriptor, from `asm-generic/sockios.h`: with `fcntl` it may be any
 /// process and any signal.
@@ -58,6 +59,10 @@ const PRIO_PROCESS: u32 = 0;
 /// From `asm-generic/fcntl.h`.
 const F_SETSIG: u32 = 10;
 const F_SETOWN_EX: u32 = 15;
+
+/// Has the kernel ask the owner of a file before somebody else opens it, who waits for that, for 45 seconds
+/// (`F_SETLEASE` in fcntl(2)).
+const TAKING_A_LEASE: &[u32] = &[1_024];
 
 /// Types of a pair of sockets that leads nowhere: a stream ignores addresses. A datagram socket sends to any other one
 /// on this machine, and passes descriptors on.
@@ -157,6 +162,7 @@ pub(super) const ESCALATION: &[Call] = &[
     (new::PIDFD_SEND_SIGNAL, NEVER),
     (libc::SYS_fcntl, Test::Except(1, SETTING_OWNER_BY_FCNTL)),
     (libc::SYS_ioctl, Test::Except(1, SETTING_OWNER)),
+    (libc::SYS_fcntl, Test::Except(1, TAKING_A_LEASE)),
     (libc::SYS_prlimit64, Test::OwnProcessOrZero(0)),
     (libc::SYS_setpriority, Test::Among(0, &[PRIO_PROCESS])),
     (libc::SYS_setpriority, Test::Among(1, &[0])),
@@ -251,6 +257,26 @@ pub(super) const CHANGES: &[Call] = &[
     (libc::SYS_mkdir, NEVER),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_rmdir, NEVER),
+];
+
+/// Bits of a mode with which a program gets the rights of its owner or of its group, whoever executes it.
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+
+/// Modes of new files and folders, for duties that may create some.
+pub(super) const NEW_FILES: &[Call] = &[
+    (libc::SYS_openat, Test::Without(3, SET_ID)),
+    // Its mode is behind a pointer.
+    (libc::SYS_openat2, Test::Absent),
+    (libc::SYS_mknodat, Test::Without(2, SET_ID)),
+    (libc::SYS_mkdirat, Test::Without(2, SET_ID)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, Test::Without(2, SET_ID)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, Test::Without(1, SET_ID)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, Test::Without(1, SET_ID)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, Test::Without(1, SET_ID)),
 ];
 
 /// Calls that change permissions, owners, times and attributes of files, which Landlock does not restrict, and the one that
