@@ -84,10 +84,10 @@ pub enum PlaintextSource {
 pub struct TlsTracer {
     skeleton: TlsSkel<'static>,
     followed: FollowedProcesses,
-    /// What sees sockets and the ends of processes.
+    /// What sees sockets.
     links: Vec<Link>,
-    /// What sees that a process executes another program.
-    executed: Option<Link>,
+    /// What sees that processes end, and execute other programs.
+    lives: Vec<Link>,
     probes: TlsProbes,
 }
 
@@ -149,7 +149,7 @@ impl TlsTracer {
             skeleton,
             followed: FollowedProcesses::default(),
             links: Vec::new(),
-            executed: None,
+            lives: Vec::new(),
             probes,
         })
     }
@@ -187,7 +187,6 @@ impl TlsTracer {
             &programs.tls_exited,
             &programs.socket_received,
             &programs.socket_used,
-            &programs.tls_process_exit,
         ];
         // All or none, so that it can be tried again.
         let mut links = Vec::new();
@@ -225,14 +224,16 @@ impl TlsTracer {
         others.into_iter().try_for_each(|map| sys_bpf::replace(map.as_fd(), null.as_fd()))
     }
 
-    /// Follows one more process, by its id in the initial process namespace, until it executes another program.
+    /// Follows one more process, by its id in the initial process namespace, until it ends or executes another program.
     ///
     /// # Errors
     /// The table of processes is full (64), or the kernel refuses.
     pub fn follow(&mut self, process: u32) -> Result<(), TraceError> {
-        if self.executed.is_none() {
-            let link = self.skeleton.progs.tls_executed.attach().map_err(|error| load_error(&error))?;
-            self.executed = Some(link);
+        if self.lives.is_empty() {
+            let programs = [&self.skeleton.progs.tls_executed, &self.skeleton.progs.tls_process_exit];
+            let links =
+                programs.into_iter().map(|program| program.attach().map_err(|error| load_error(&error)));
+            self.lives = links.collect::<Result<_, _>>()?;
         }
         update(&self.skeleton.maps.tls_processes, &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
         self.followed.add(process);
@@ -247,7 +248,7 @@ impl TlsTracer {
         let gone = self.followed.gone(alive);
         for process in &gone {
             match self.skeleton.maps.tls_processes.delete(&process.to_ne_bytes()) {
-                // It has executed another program.
+                // It has ended, or executed another program.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 deleted => deleted.map_err(|error| load_error(&error))?,
             }
@@ -459,6 +460,24 @@ mod tests {
         shell.wait().unwrap();
         tracer.leave_all_but(&[own]).unwrap();
         assert!(is_followed(&tracer, own));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_followed_any_more() {
+        let mut tracer = match TlsTracer::load(PlaintextSource::Library, TlsRoom::AGENT) {
+            Ok(tracer) => tracer,
+            Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
+        };
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let (process, own) = (child.id(), std::process::id());
+        [process, own].into_iter().for_each(|process| tracer.follow(process).unwrap());
+        // The end of one of its threads is not that of this process.
+        std::thread::spawn(|| {}).join().unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let followed: Vec<_> = tracer.skeleton.maps.tls_processes.keys().collect();
+        assert_eq!(followed, [own.to_ne_bytes()]);
+        tracer.leave_all_but(&[own]).unwrap();
     }
 
     #[test]
