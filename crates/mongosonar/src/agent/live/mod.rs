@@ -377,7 +377,7 @@ impl LiveAgent<'_> {
                 stop: stop.clone(),
                 confined: self.plan.confined,
             };
-            let handle = machine::start(task)?;
+            let handle = machine::start(task, &self.gate)?;
             self.threads.insert(Collector::Machine, CollectorThread { handle, stop });
         }
         if self.plan.runs(Collector::Status) {
