@@ -239,9 +239,12 @@ static long forget(void *map, const struct tls_key *key, const struct tls_sessio
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(tls_process_exit, struct task_struct *task) {
     __u32 process = task->tgid;
-    if (!tls_active || !is_followed(process) || task->signal->live.counter)
+    if (!is_followed(process) || task->signal->live.counter)
         return 0;
-    bpf_for_each_map_elem(&tls_sessions, forget, &process, 0);
+    // Another process may soon have its id.
+    bpf_map_delete_elem(&tls_processes, &process);
+    if (tls_active)
+        bpf_for_each_map_elem(&tls_sessions, forget, &process, 0);
     return 0;
 }
 

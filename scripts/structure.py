@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks what no compiler does: each type name is unique in the workspace, no function takes more than four parameters
 or a tuple as one of them, no file imports one that imports it, and every message passes through the macros that escape
-it. No test sleeps without a comment on the line above that says which span it observes: `# span: WHAT`. Prints every
-finding; the exit code is 1 if there is one.
+it. What else is written to standard output is escaped where it is written, or a comment above says why that is not
+needed: `// escaped: WHY`. No test sleeps without a comment on the line above that says which span it observes:
+`# span: WHAT`. Prints every finding; the exit code is 1 if there is one.
 
 Except for sleeps, unit tests do not count. A re-exported item counts as an import of the file that defines it."""
 
@@ -26,6 +27,16 @@ USE = re.compile(rf"^\s*({VISIBILITY})?use ([^;]+);", re.M)
 UNESCAPED = re.compile(r"\bstd::e?println!|\bwrite(?:ln)?!\(\s*(?:std::)?io::stderr\(\)|\beprint!|\bdbg!")
 PRINTED = re.compile(r"\be?print(?:ln)?!")
 MACROS = pathlib.Path("crates/mongosonar/src/main.rs")
+# By convention a writer is called `out`; others are bound to a standard stream, or a field that is.
+STREAM = r"\b(?:std::)?(?:io::)?std(?:out|err)\(\)"
+BOUND = [
+    re.compile(rf"\blet (?:mut )?(\w+)\b[^;]*?{STREAM}"),
+    re.compile(rf"\b(\w+): (?:BufWriter|LineWriter)[^;{{}}]*?{STREAM}"),
+]
+WRITE = re.compile(r"\bwrite(?:ln)?!\(")
+WRITE_ALL = re.compile(rf"{STREAM}(?:\.lock\(\))?\.write(?:_all)?\(")
+PLACEHOLDER = re.compile(r"\{(\w*)(?::[^{}]*)?\}")
+ESCAPED = re.compile(r"\s*// escaped: \w")
 SLEEP = re.compile(r"\b(?:thread|time)::sleep\(|\bpark_timeout\(|(?<![\w:.])(?<!fn )sleep\(")
 SPAN = re.compile(r"\s*(?:#|//) span: \w")
 PATH = re.compile(r"(?<![\w:])\w+(?:::\w+)+")
@@ -207,6 +218,61 @@ def raw_output(files):
             yield f"{path}: {found[0]} prints what nothing has escaped"
 
 
+TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)\'', re.S)
+
+
+def values(text, begin):
+    """The arguments of a macro whose parenthesis opens before `begin`. Commas and parentheses in texts do not count."""
+    depth, start, at, found = 0, begin, begin, []
+    while at < len(text) and depth >= 0:
+        literal = TEXT.match(text, at)
+        if literal:
+            at = literal.end()
+            continue
+        depth += (text[at] in "([{") - (text[at] in ")]}")
+        if depth < 0 or (depth == 0 and text[at] == ","):
+            found.append(text[start:at].strip())
+            start = at + 1
+        at += 1
+    return [one for one in found if one]
+
+
+def is_shown_raw(arguments):
+    """Whether one of these arguments of `write!`, behind the writer, is put in as it is: not by `escape`, and no literal."""
+    if not arguments:
+        return False
+    form, values = arguments[0], arguments[1:]
+    if not form.startswith('"'):
+        return True
+    named = dict(value.split(" = ", 1) for value in values if re.match(r"\w+ = ", value))
+    taken = iter([value for value in values if not re.match(r"\w+ = ", value)])
+    for name in PLACEHOLDER.findall(form.replace("{{", "").replace("}}", "")):
+        value = named.get(name, name) if name and not name.isdigit() else next(taken, "")
+        if not re.match(r'(?:sonar_view::kit::)?escape\(|"|$', value):
+            return True
+    return False
+
+
+def raw_writes(files):
+    """What the binary writes to its standard streams beside the documents of sonar-view. `files` have their comments."""
+    for path, text in files.items():
+        if path.parts[:2] != MACROS.parts[:2] or path == MACROS:
+            continue
+        tests = UNIT_TESTS.search(text)
+        code = COMMENT.sub(lambda found: " " * len(found[0]), text[: tests.start()] if tests else text)
+        lines = text.splitlines()
+        writers = {"out"}.union(*(pattern.findall(code) for pattern in BOUND))
+        found = [at.start() for at in WRITE_ALL.finditer(code)]
+        for at in WRITE.finditer(code):
+            target, *arguments = values(code, at.end())
+            is_stream = re.search(STREAM, target) or re.findall(r"\w+", target)[-1] in writers
+            if is_stream and is_shown_raw(arguments):
+                found.append(at.start())
+        for number in sorted(code.count("\n", 0, at) for at in found):
+            if not number or not ESCAPED.match(lines[number - 1]):
+                yield f"{path}:{number + 1}: nothing has escaped what is written, or a comment above says why: escaped: …"
+
+
 def unexplained(path, lines, numbers):
     """The sleeps on these lines, counted from 1, without a comment above that says which span they observe."""
     for number in numbers:
@@ -264,6 +330,16 @@ def check_itself():
     }
     raw = [line.split(":")[0] for line in raw_output(printing)]
     assert raw == ["crates/mongosonar/src/a.rs", "crates/sonar-sys/src/a.rs"]
+    written = {
+        own / "a.rs": 'let mut out = io::stdout().lock();\nwriteln!(out, "{line}")?;\nwriteln!(out, "{}", escape(line))?;\n'
+        'writeln!(out)?;\nwrite!(text, "{line}");\nwriteln!(io::stderr(), "{}", of(line))?;\n// writeln!(out, "{x}")\n'
+        '// escaped: a number\nwriteln!(self.out, "{count:>3} {{}}")?;',
+        own / "b.rs": 'let view = View { to: BufWriter::new(io::stdout()) };\nwriteln!(view.to, "{0}", line)?;\n'
+        'io::stdout().write_all(&page)?;\n#[cfg(test)]\nmod tests { fn of() { writeln!(out, "{line}") } }',
+        pathlib.Path("crates/sonar-view/src/a.rs"): 'writeln!(out, "{line}")',
+    }
+    raw = [line.split(": ")[0].rpartition("/")[2] for line in raw_writes(written)]
+    assert raw == ["a.rs:2", "a.rs:6", "b.rs:2", "b.rs:3"], raw
     python = (
         "# span: of the test\ntime.sleep(1)\n\ntime.sleep(2)\nprogram = 'time.sleep(3)'\nasyncio.sleep(4)\n# span: none"
     )
@@ -278,15 +354,17 @@ def check_itself():
 
 def main():
     check_itself()
-    everything, findings = {}, []
+    everything, commented, findings = {}, {}, []
     for crate in sorted((ROOT / "crates").iterdir()):
         src = crate / "src"
         found = sorted(path for path in src.rglob("*.rs") if path.name != "tests.rs")
         files = {path.relative_to(src): source(path.read_text()) for path in found}
         findings += import_cycles(src.relative_to(ROOT), files)
         everything |= {src.relative_to(ROOT) / path: text for path, text in files.items()}
+        commented |= {path.relative_to(ROOT): path.read_text() for path in found}
     for check in (duplicates, long_lists, tuples, raw_output):
         findings += check(everything)
+    findings += raw_writes(commented)
     findings += sleeps()
     print("\n".join(findings), end="\n" if findings else "")
     return bool(findings)

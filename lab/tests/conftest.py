@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 
@@ -94,6 +95,13 @@ def served_v4():
     """The address of a lab server on 127.0.0.1."""
     with labkit.server("127.0.0.1:0") as address:
         yield address
+
+
+@pytest.fixture
+def silent():
+    """The URI of a server that accepts connections and never answers, and which is waited for."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        yield f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?{labkit.PATIENT}"
 
 
 @pytest.fixture(scope="session")

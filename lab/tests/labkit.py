@@ -4,7 +4,9 @@ import collections
 import concurrent.futures
 import contextlib
 import dataclasses
+import fcntl
 import json
+import mmap
 import os
 import pathlib
 import re
@@ -44,6 +46,9 @@ def wait_until(condition, what, seconds=120.0):
     return value
 
 
+# Options of a connection string with which a driver waits for a server for ten minutes.
+PATIENT = "serverSelectionTimeoutMS=600000&connectTimeoutMS=600000"
+
 # System calls in which threads wait, by number.
 CALLS = {
     "x86_64": dict(
@@ -63,6 +68,23 @@ def waits_in(thread, *calls):
 
 def sleeps(thread):
     return waits_in(thread, "clock_nanosleep", "nanosleep")
+
+
+@contextlib.contextmanager
+def held_at_its_output(*arguments):
+    """A program that waits for its output to be read, after everything else that it does."""
+    reading, writing = os.pipe()
+    try:
+        room = fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, mmap.PAGESIZE)
+        os.write(writing, bytes(room))
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": writing, "stderr": subprocess.DEVNULL}
+        with process([MONGOSONAR, *arguments], **pipes) as child:
+            wait_until(lambda: child.poll() is not None or waits_in(child.pid, "write"), "its output")
+            assert child.poll() is None, child.returncode
+            yield child
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def put_as_mongod(program, path):

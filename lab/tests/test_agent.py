@@ -11,6 +11,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import time
 
 import pytest
@@ -255,6 +256,33 @@ def test_an_interface_that_comes_goes_and_is_created_again_is_captured(tmp_path)
         text = running.errors()
         # An interface is also down between its creation and the next command, which the agent may see.
         assert text.count("queries, interface s0: it works again") == 2 and 1 <= text.count("it is down") <= 3, text
+
+
+def test_a_server_has_one_name_also_by_an_address_that_its_host_gets_later(tmp_path):
+    asked = "10.97.2.3"
+    ask = f"import pymongo; pymongo.MongoClient('mongodb://{asked}:27017/?directConnection=true').lab.things.find_one()"
+    config = "[collectors]\nfiles = false\nlog = false\n[queries]\ntls = false\n"
+    program = labkit.put_as_mongod("server", tmp_path / "mongod")
+    with namespaces("client", "server") as ns:
+        join_by_veth((ns["client"], "c0", "10.97.2.1/24"), (ns["server"], "s0", "10.97.2.2/24"))
+        there = inside(ns["server"])
+        with (
+            labkit.ready([*there, program, "--listen", "0.0.0.0:27017"]),
+            agent(tmp_path, config, prefix=there) as running,
+        ):
+            running.wait_for("queries", "working")
+            ip("-n", ns["server"], "address", "add", f"{asked}/24", "dev", "s0")
+
+            def servers():
+                subprocess.run([*inside(ns["client"]), sys.executable, "-c", ask], check=True)
+                command = [labkit.MONGOSONAR, "queries", "--store", running.store, "--from", "-1h", "--json"]
+                done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+                lines = [json.loads(line) for line in done.stdout.splitlines()]
+                return {row["server"] for line in lines for row in line["rows"]}
+
+            # Nobody asks by any other address.
+            labkit.wait_until(lambda: any(asked not in server for server in servers()), "its name on this host")
+            assert running.stop() == 0
 
 
 def test_what_a_log_gets_while_no_agent_runs_is_read_by_the_next_one(tmp_path):

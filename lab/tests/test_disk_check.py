@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -375,6 +376,36 @@ def test_a_folder_that_nothing_names_is_a_guess(tmp_path):
     assert (folder, is_guess) == ("/data/db", False) and "mongod's default" in sentence, sentence
     (tmp_path / "etc/mongod.conf").write_text("storage:\n  dbPath: /data/real\n")
     assert about() == ("/data/real, the data of mongod (process 5726, user mongodb)", "/data/real", False)
+
+
+@pytest.mark.root
+@pytest.mark.apart
+def test_a_link_in_a_container_leads_to_its_own_files(tmp_path):
+    busybox = shutil.which("busybox")
+    if not busybox or b"dynamically" in subprocess.run(["file", "-L", busybox], capture_output=True).stdout:
+        pytest.skip("no static busybox is installed")
+    root, host = tmp_path / "root", tmp_path / "host"
+    for folder in (root / "data", root / "own", host):
+        folder.mkdir(parents=True)
+    shutil.copy(busybox, root / "mongod")
+    # buildInfo.version of the first document: {doc: {buildInfo: {version: …}}}
+    for folder, version in [(root / "own", b"7.0.5"), (host, b"9.9.9")]:
+        text = struct.pack("<i", len(version) + 1) + version + b"\0"
+        inner = b"\x02version\0" + text + b"\0"
+        for name in (b"buildInfo", b"doc"):
+            inner = b"\x03" + name + b"\0" + struct.pack("<i", len(inner) + 4) + inner + b"\0"
+        (folder / "metrics.2026-01-01T00-00-00Z-00000").write_bytes(struct.pack("<i", len(inner) + 4) + inner)
+    link = root / "data/diagnostic.data"
+    command = ["chroot", root, "/mongod", "sh", "-c", "exec -a sh /mongod -c 'echo ready; read line' --dbpath /data"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with labkit.process(command, executable="/usr/sbin/chroot", **pipes) as child:
+        assert child.stdout.readline() == b"ready\n"
+        for target, is_found in [(host, False), ("/own", True)]:
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+            done = run("check", "--json")
+            assert ("its diagnostic.data" in done.stdout) == is_found, done.stdout
+            assert "9.9" not in done.stdout, done.stdout
 
 
 def test_check_of_an_invalid_root(tmp_path):

@@ -531,3 +531,17 @@ def test_a_view_of_the_past_ends_with_its_summary():
     assert terminal.end() == 0
     shown = terminal.shown.decode()
     assert "Summary of 1m00s: 2026-11-21T21:24:00" in shown.rpartition("\x1b[?1049l")[2], shown
+
+
+@pytest.mark.parametrize("command", ["record", "live"])
+def test_a_server_that_does_not_answer_holds_up_no_command_beyond_its_duration(command, silent, tmp_path):
+    words = ["record", tmp_path / "kept.msio"] if command == "record" else ["live", "--json"]
+    command = [labkit.MONGOSONAR, "io", *words, "--pid", os.getpid(), "--duration", "1s", "--uri", silent]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with labkit.process(command, **pipes) as child:
+        first = child.stderr.readline()
+        if "Ctrl-C ends it" not in first:
+            pytest.skip(f"nothing can be traced here: {first}")
+        output = child.communicate(timeout=120)[1]
+    assert "the server has not answered" in output, output
+    assert child.returncode == (0 if words[0] == "record" else 1), output

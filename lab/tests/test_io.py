@@ -3,6 +3,7 @@ through its `_id` index. The program's own output is the oracle of the accesses,
 strace is the oracle of single calls, the kernel's counters are that of the totals."""
 
 import collections
+import datetime
 import json
 import os
 import pathlib
@@ -462,6 +463,38 @@ def test_readahead_on_a_stock_kernel_equals_the_bytes_it_counts_as_fetched(tmp_p
         # The kernel also counts the file system's own blocks.
         assert brought <= fetched < brought + (128 << 10), (way, brought, fetched)
         assert wasted == brought - given > 0 and file["reads"]["bytes"] == given, (way, wasted)
+
+
+@pytest.mark.vm
+def test_a_clock_that_is_set_counts_for_what_is_recorded_afterwards(tmp_path):
+    program = tmp_path / "mongosonar"
+    subprocess.run(["strip", "-g", "-o", program, MONGOSONAR], check=True)
+    script = """
+        mke2fs /dev/vda > /dev/null 2>&1
+        mount -t ext4 /dev/vda /mnt
+        echo 12 > /mnt/data
+        mkfifo /tmp/fifo
+        sh -c 'while read go; do read line < /mnt/data; done' < /tmp/fifo &
+        exec 9> /tmp/fifo
+        mongosonar io record --pid $! /tmp/kept.msio 2> /tmp/stderr 9>&- &
+        tracer=$!
+        until grep -q Ctrl-C /tmp/stderr; do sleep 1; done
+        reads() { for n in 1 2 3; do echo go >&9; sleep 1; done; }
+        reads
+        date -s '2031-01-01 00:00:00'
+        reads
+        exec 9>&-
+        kill -TERM $tracer || true
+        wait $tracer
+        mongosonar io report --each /tmp/kept.msio > /tmp/each
+    """
+    done = vm.run(script, files=[(program, "/bin/mongosonar")], disks=[64], take=["/tmp/each"])
+    assert done.code == 0, done
+    rows = [line.split("\t") for line in done.taken["/tmp/each"].decode().splitlines()]
+    at = [rows[0].index(name) for name in ("start_ns", "file")]
+    begun = [int(start) for start, file in ([row[column] for column in at] for row in rows[1:]) if file == "/mnt/data"]
+    later = datetime.datetime(2031, 1, 1, tzinfo=datetime.UTC).timestamp() * 1e9
+    assert begun[0] < later <= begun[-1], begun
 
 
 @pytest.mark.vm

@@ -306,6 +306,72 @@ def test_io_follows_a_mongod_that_starts_later_without_privileges(tmp_path):
     assert str(files[1]) in done.stdout and str(files[2]) not in done.stdout, done.stdout
 
 
+def test_io_reorder_asks_its_server_without_privileges(silent, tmp_path):
+    """What it takes to look at the server's process has a helper, which nobody talks to but the command."""
+    command = [labkit.MONGOSONAR, "io", "reorder", "shop.orders", "--uri", silent]
+    recording = tmp_path / "kept.msio"
+    recording.touch()
+    options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+    with labkit.process(command, **options) as child:
+        labkit.wait_until(lambda: "mongosonar-net" in str(tasks(child.pid)), "its question")
+        assert_confined(child.pid, SYS_PTRACE | DAC_READ_SEARCH)
+        assert {fields["Uid"].split()[0] for fields in tasks(child.pid).values()} == {"65534"}
+        assert [fields["Name"] for helper in children(child.pid) for fields in tasks(helper).values()] == ["sonar-reads"]
+        # It ends carefully, and waits for its server.
+        child.kill()
+    with labkit.process([*command, "--recording", recording], **options) as child:
+        labkit.wait_until(lambda: "mongosonar-net" in str(tasks(child.pid)), "its question")
+        for fields in tasks(child.pid).values():
+            assert fields["Uid"].split()[0] == "65534" and fields["Seccomp"].strip() == "2", fields
+            assert int(fields["CapPrm"], 16) & ~DAC_READ_SEARCH == 0, fields
+        child.kill()
+
+
+@contextlib.contextmanager
+def mongod_of_another_user(tmp_path):
+    """A process that is called mongod and listens, with a log that only its user may read; its number, and the log."""
+    user, folder = 65_533, tmp_path / "private"
+    folder.mkdir()
+    log = folder / "mongod.log"
+    log.write_text("2018-11-21T21:26:53.420+0000 I CONTROL  [initandlisten] db version v4.0.3\n")
+    open_to_all(tmp_path)
+    for path, mode in [(folder, 0o700), (log, 0o600)]:
+        os.chown(path, user, user)
+        os.chmod(path, mode)
+    program = "import socket\nlistener = socket.create_server(('127.0.0.1', 0))\nprint('ready', flush=True)\ninput()"
+    words = ["mongod", "-c", program, "--logpath", log, "--dbpath", folder]
+    options = {"user": user, "group": user, "extra_groups": [], "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with labkit.process(words, executable="/usr/bin/python3", **options) as child:
+        assert child.stdout.readline() == b"ready\n"
+        yield child.pid, log
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("command", ["doctor", "disk check"])
+def test_nothing_of_a_server_is_read_before_the_privileges_are_dropped(command, tmp_path):
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    words, trace = command.split(), tmp_path / "trace"
+    with mongod_of_another_user(tmp_path) as (server, log):
+        calls = ["strace", "-f", "-o", trace, "-e", "trace=file,seccomp,setresuid", labkit.MONGOSONAR]
+        done = subprocess.run([*map(str, calls), *words, "--json"], stdout=subprocess.PIPE, check=False)
+        with labkit.held_at_its_output(*words) as child:
+            for fields in tasks(child.pid).values():
+                assert fields["Uid"].split()[0] == "65534" and fields["Seccomp"].strip() == "2", fields
+                assert int(fields["CapPrm"], 16) == SYS_PTRACE | DAC_READ_SEARCH | CHECKPOINT_RESTORE, fields
+    lines = trace.read_text().splitlines()
+    first = lambda words: next(at for at, line in enumerate(lines) if words in line)
+    assert first("setresuid(65534, 65534, 65534") < first("seccomp(SECCOMP_SET_MODE_FILTER") < first(f"/proc/{server}/")
+    # What it finds is what root would find.
+    found = json.loads(done.stdout)
+    if command == "doctor":
+        checks = {check["name"]: check for check in found["checks"]}
+        assert checks["log"]["found"] == f"can be read: {log}", checks
+        assert checks["processes"]["verdict"] == "ok" and f"mongod ({server})" in checks["servers"]["found"], checks
+    else:
+        assert "its log" in done.stdout.decode() and not any("may not be read" in one for one in found["unseen"]), found
+
+
 def test_privileges_are_kept_on_request(tmp_path):
     with labkit.live_capture(tmp_path, ["--interface", "lo", "--port", "1", "--keep-privileges"]) as running:
         assert all(fields["Seccomp"].strip() == "0" for fields in tasks(running.child.pid).values())

@@ -80,13 +80,6 @@ def around(tmp_path):
         yield takeover.Surroundings(folder, victims, listener, path)
 
 
-@pytest.fixture
-def silent():
-    """The address of a server that accepts connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-
-
 def plain(name):
     """The name of a thread without its number."""
     return re.sub(r"-\d+$", "", name)
@@ -200,7 +193,7 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
                 # It goes on as if nothing had happened.
                 assert labkit.stop(child) == 0
 
-        uri = f"mongodb://{silent}/?serverSelectionTimeoutMS=600000&connectTimeoutMS=600000"
+        uri = silent
         queries = ["queries", "--interface", "lo", "--port", PORT, "--json", "--uri", uri]
         # In a folder of its own: the helper may use what is in it.
         (tmp_path / "series").mkdir()
@@ -226,11 +219,26 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
         threads, helpers = ["stop", "sockets", "tls", "servers", "states"], ["servers", "samples", "tls"]
         look(sockets, threads, [f"sonar-{name}" for name in helpers], "queries --source process")
         threads = ["applications", "mongosonar-net", "stop", "capture", "states", "servers"]
-        local = uri.replace(silent, f"{around.local}.sock".replace("/", "%2F"))
+        local = "mongodb://" + f"{around.local}.sock".replace("/", "%2F") + f"/?{labkit.PATIENT}"
         for what, other in [("certificates", f"{uri}&tls=true&tlsCAFile={keys}"), ("a local socket", local)]:
             asking = [*queries[:-1], other, "--no-tls"]
             helpers = ["sonar-servers", "sonar-samples"]
             look(asking, threads, helpers, f"queries with {what}", ["applications", "mongosonar-net"])
+        # A server that is asked before the trace, and does not answer.
+        asking = ["--pid", server.pid, "--uri", uri]
+        threads = ["names", "profile", "applications", "mongosonar-net"]
+        helpers = ["sonar-stacks", "sonar-files", "sonar-tls"]
+        look(["why", "--port", PORT, *asking], [*threads, "stop"], helpers, "why with a server", threads)
+        threads = ["names", "mongosonar-net"]
+        record = ["io", "record", tmp_path / "named.msio", *asking]
+        look(record, [*threads, "stop"], ["sonar-paths"], "io record with a server", threads)
+        with started(["io", "reorder", "lab.orders", "--uri", uri], tmp_path) as child:
+            add(child.pid, "io reorder", settled(child.pid, ["mongosonar-net", "stop"], ["sonar-reads"]))
+            # It ends carefully, and waits for its server.
+            child.kill()
+        for words in [["doctor"], ["disk", "check"]]:
+            with labkit.held_at_its_output(*words) as child:
+                add(child.pid, " ".join(words), settled(child.pid, [], []))
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
         replay = ["agent", "--replay", fifo, "--store", tmp_path / "store"]

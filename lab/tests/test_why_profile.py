@@ -7,6 +7,7 @@ are its own.
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import threading
 
@@ -135,6 +136,25 @@ def test_operations_that_the_wire_does_not_show_have_the_shape_of_the_profile(se
         assert (one["origin"], one["operations"], one["apps"]) == ("profile", ROUNDS, ["lab-why"])
     assert " from the profile" in text
     assert f"The profile (lab: level 1) describes {2 * ROUNDS} operations during the trace." in text, text
+
+
+def test_a_server_that_hangs_does_not_hold_up_the_report(served):
+    """It hangs from the beginning of the trace on, and is asked for its profile after the end."""
+    command = [labkit.MONGOSONAR, "why", "--pid", served.pid, "--port", PORT, "--duration", "1s", "--json"]
+    command += ["--uri", f"{URI[1]}/?{labkit.PATIENT}"]
+    with labkit.process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as traced:
+        labkit.wait_until(lambda: "tracing" in traced.stderr.readline(), "the trace")
+        served.send_signal(signal.SIGSTOP)
+        try:
+            # The driver has a thread as long as it asks.
+            asks = lambda: any(name == "mongosonar-net\n" for (name,) in labkit.of_each_thread(traced.pid, "comm"))
+            labkit.wait_until(asks, "the question")
+            traced.send_signal(signal.SIGINT)
+            output, errors = traced.communicate(timeout=120)
+        finally:
+            served.send_signal(signal.SIGCONT)
+    assert traced.returncode == 0, errors
+    assert json.loads(output)["server"]["profiler"]["problem"] == "the server has not answered"
 
 
 def test_a_profiler_that_is_off_is_told_with_the_command_that_switches_it_on(served):

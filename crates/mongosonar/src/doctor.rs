@@ -11,12 +11,14 @@ use serde::Serialize;
 use sonar_core::history::Collector;
 use sonar_core::words::plural;
 use sonar_sys::host::listeners::FoundListeners;
+use sonar_sys::privileges::Duty;
 use sonar_sys::probe::{self, ProbeVerdict};
 use sonar_sys::{Host, RingConfig};
 use sonar_view::kit::escape;
 
-use self::checks::DoctorLine;
+use self::checks::{DoctorLine, PrivilegedChecks};
 use crate::args::config;
+use crate::confinement::privileges;
 use crate::exit::{OK, PROBLEM};
 
 /// Version of the schema of `--json`.
@@ -56,13 +58,16 @@ pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
             remedy: check.remedy,
         })
         .collect();
+    let privileged = PrivilegedChecks::run(&host);
+    let own = [configuration(config_file), terminal()];
+    // What follows others may have chosen: processes, and the files that they name.
+    privileges::give_up_but_inspecting(&[], Duty::Client);
     let found = crate::servers::listeners(&host);
     let known = found.as_ref().map_or(&[][..], |found| &found.listeners);
-    let checked = checks::all(&host, known);
+    let checked = privileged.with_servers(&host, known, privileges::give_up_network);
     lines.push(servers(found));
     lines.extend(checked);
-    lines.push(configuration(config_file));
-    lines.push(terminal());
+    lines.extend(own);
     let mut out = io::stdout().lock();
     if json {
         let document = DoctorDocument { schema: SCHEMA, kind: "doctor", checks: &lines };
@@ -81,6 +86,7 @@ fn text(lines: &[DoctorLine], out: &mut impl Write) -> io::Result<()> {
         let needed =
             if line.verdict == "ok" { String::new() } else { format!(" (needed by: {})", line.commands) };
         let DoctorLine { verdict, name, found, remedy, .. } = line;
+        // escaped: the rest is fixed
         writeln!(out, "{verdict:8} {name:width$}  {}{needed}", escape(found))?;
         if let Some(remedy) = remedy {
             writeln!(out, "{:8} {:width$}  fix: {}", "", "", escape(remedy))?;

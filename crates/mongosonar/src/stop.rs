@@ -6,6 +6,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -162,6 +163,42 @@ pub fn unless_gone<T>(outcome: std::io::Result<T>) -> Result<Option<T>> {
         Ok(value) => Ok(Some(value)),
         Err(_) if is_abandoned() => Ok(None),
         Err(error) => Err(error).context("cannot use the terminal"),
+    }
+}
+
+/// Why an answer of another thread did not come.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Unanswered {
+    /// The program was asked to stop.
+    Stopped,
+    /// It took too long.
+    Late,
+    /// The thread has ended without one.
+    Failed,
+}
+
+/// The answer of another thread, which may wait for a server that says nothing: until `stop` is set, or until a time.
+///
+/// # Errors
+/// There is none.
+pub fn answer_of<T>(
+    thread: &Receiver<T>,
+    stop: &AtomicBool,
+    until: Option<Instant>,
+) -> Result<T, Unanswered> {
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        match thread.recv_timeout(left.map_or(LOOK, |left| left.min(LOOK))) {
+            Ok(answer) => return Ok(answer),
+            Err(RecvTimeoutError::Disconnected) => return Err(Unanswered::Failed),
+            Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                return Err(Unanswered::Stopped);
+            }
+            Err(RecvTimeoutError::Timeout) if left.is_some_and(|left| left.is_zero()) => {
+                return Err(Unanswered::Late);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
     }
 }
 
@@ -396,6 +433,8 @@ impl JobState {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use super::*;
 
     #[test]
@@ -418,6 +457,20 @@ mod tests {
         assert!(stop.is_repeated(MOMENT * 10) && !stop.is_repeated(MOMENT / 2));
         stop.ask(SIGHUP);
         assert!(!stop.is_repeated(MOMENT * 10));
+    }
+
+    #[test]
+    fn an_answer_that_does_not_come_is_not_waited_for_for_ever() {
+        let (answer, answers) = channel();
+        let stop = AtomicBool::new(false);
+        let now = Some(Instant::now());
+        assert_eq!(answer_of(&answers, &stop, now), Err(Unanswered::Late));
+        answer.send(7).unwrap();
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(answer_of(&answers, &stop, now), Ok(7), "it is there");
+        assert_eq!(answer_of(&answers, &stop, None), Err(Unanswered::Stopped));
+        drop(answer);
+        assert_eq!(answer_of(&answers, &stop, None), Err(Unanswered::Failed));
     }
 
     #[test]

@@ -23,8 +23,8 @@ use rustix::thread::{
 mod calls;
 
 use self::calls::{
-    ATTACHING, ATTRIBUTES, CHANGES, CONNECTING, Call, DECODING, ESCALATION, MESSAGES, OPENING, SERVING,
-    SOCKETS, Test,
+    ATTACHING, ATTRIBUTES, CHANGES, CONNECTING, Call, DECODING, ESCALATION, MESSAGES, NEW_FILES, OPENING,
+    SERVING, SOCKETS, Test,
 };
 use crate::classic_bpf::{Arithmetic, BpfAssembler, Condition, Instruction, JumpLabel, Operand, Width};
 use crate::sys_process::{self, Ruleset};
@@ -378,8 +378,8 @@ pub fn confine(duty: Duty) -> io::Result<()> {
     let program = match duty {
         Duty::Client => refuse(&[ESCALATION, ATTACHING, SERVING, CHANGES, ATTRIBUTES]),
         Duty::Capturing => refuse(&[ESCALATION, ATTACHING, SERVING, CONNECTING, CHANGES, ATTRIBUTES]),
-        Duty::Writing => refuse(&[ESCALATION, ATTACHING, SOCKETS, ATTRIBUTES]),
-        Duty::Storing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES, ATTRIBUTES]),
+        Duty::Writing => refuse(&[ESCALATION, ATTACHING, SOCKETS, NEW_FILES, ATTRIBUTES]),
+        Duty::Storing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES, NEW_FILES, ATTRIBUTES]),
         Duty::Reading => refuse(&[ESCALATION, ATTACHING, SOCKETS, CHANGES, ATTRIBUTES]),
         Duty::Observing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES, CHANGES, ATTRIBUTES]),
         Duty::Attaching => refuse(&[ESCALATION, SOCKETS, CHANGES, ATTRIBUTES]),

@@ -111,7 +111,7 @@ macro_rules! holders {
 
 holders! {
     /// Of both decoders.
-    Decoders: "decoders", Agent, CAPTURES * 24 * MIB,
+    Decoders: "decoders", Agent, CAPTURES * 22 * MIB,
         "connections, and what waits on them, of both capture threads; the oldest give way",
         "`sonar-decode`: `Settings::share`, `FlowLimits`";
     /// What both decoders share.
@@ -138,6 +138,10 @@ holders! {
     Logs: "logs", Agent, 16 * MIB,
         "lines that are read, and shapes and connections of logs; a longer line is skipped",
         "`FileFollower`, `LogReader`";
+    /// Ends of connections.
+    ClientEnds: "client_ends", Agent, 3 * MIB,
+        "ends of connections that logs state, until the capture takes them; the oldest of those servers that have the most give way",
+        "`ClientEnds`";
     /// Who is on connections that were open at the start.
     Lookup: "lookup", Agent, 6 * MIB,
         "at the start, the clients of open connections, from the log of one server at a time; further ones are left out, which the log says",

@@ -137,9 +137,8 @@ pub fn give_up_but_reading(inputs: &[&Path], server: Option<&Target>) {
     if inspects {
         keep.push(capability::SYS_PTRACE);
     }
-    let readable: Vec<_> = opened_of(inputs).into_iter().filter(|path| is_readable(path)).collect();
-    if leaves_root && privileges::works_as_nobody(&keep, || readable.iter().all(|path| is_readable(path))) {
-        let _ = privileges::leave_root(&keep);
+    if leaves_root {
+        leave_root_if_readable(inputs, &keep);
     }
     let _ = privileges::drop_capabilities(&keep);
     if !inspects {
@@ -147,6 +146,40 @@ pub fn give_up_but_reading(inputs: &[&Path], server: Option<&Target>) {
         let _ = privileges::refuse_changes(false);
     }
     let _ = privileges::confine(if server.is_some() { Duty::Client } else { Duty::Observing });
+}
+
+/// Leaves root if `nobody` with these capabilities can read what root can of these inputs.
+fn leave_root_if_readable(inputs: &[&Path], keep: &[u32]) {
+    let readable: Vec<_> = opened_of(inputs).into_iter().filter(|path| is_readable(path)).collect();
+    if privileges::works_as_nobody(keep, || readable.iter().all(|path| is_readable(path))) {
+        let _ = privileges::leave_root(keep);
+    }
+}
+
+/// Drops all privileges but those to look at other processes, and at the files that they name or have open, among them
+/// `inputs`, for a command that does nothing else but what `duty` says. It says nothing about what the kernel cannot
+/// restrict: the doctor does.
+pub fn give_up_but_inspecting(inputs: &[&Path], duty: Duty) {
+    let mut keep = reading_all();
+    if privileges::holds(capability::SYS_PTRACE) {
+        let reads_all = !keep.is_empty();
+        keep.extend([capability::SYS_PTRACE, capability::CHECKPOINT_RESTORE]);
+        // Without one of them, nobody could not read what root can.
+        if reads_all {
+            leave_root_if_readable(inputs, &keep);
+        }
+    } else {
+        // The kernel lets it look only at processes of its own user that have no other capabilities than it has.
+        keep = (0..64).filter(|number| privileges::holds(*number)).collect();
+    }
+    let _ = privileges::drop_capabilities(&keep);
+    // Landlock forbids to look at processes.
+    let _ = privileges::confine(duty);
+}
+
+/// Gives up the network too, for a command that asks nobody any more, and reads files of others from now on.
+pub fn give_up_network() {
+    let _ = privileges::confine(Duty::Observing);
 }
 
 /// The most files of a folder whose reading is tried.

@@ -144,7 +144,10 @@ pub fn show(args: &DigestArgs, files: &[CurrentFile]) -> Result<u8> {
             continue;
         }
         if files.len() > 1 {
-            writeln!(out, "{}{}:", if at > 0 { "\n" } else { "" }, escape(&file.name))?;
+            if at > 0 {
+                writeln!(out)?;
+            }
+            writeln!(out, "{}:", escape(&file.name))?;
         }
         current::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
     }

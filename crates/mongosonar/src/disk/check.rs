@@ -11,6 +11,8 @@ use sonar_sys::disk::file_system_state;
 use sonar_sys::host::devices::{Device, DeviceKind, Devices};
 use sonar_sys::host::mounts::{self, Mount};
 use sonar_sys::host::process::Process;
+use sonar_sys::host::process_files::ProcessFiles;
+use sonar_sys::privileges::Duty;
 use sonar_view::disk::check::CheckReport;
 use sonar_view::kit::Fitting;
 
@@ -18,8 +20,9 @@ use super::args::CheckArgs;
 use super::place::folder;
 use super::{process, version};
 use crate::exit::{OK, usage};
-use crate::servers::configuration::{ServerConfiguration, named_log, own_root};
-use crate::{screen, servers};
+use crate::servers::configuration::{ServerConfiguration, named_log};
+use crate::servers::own_files::OwnFiles;
+use crate::{confinement::privileges, screen, servers};
 
 /// There are warnings.
 const WARNINGS: u8 = 4;
@@ -49,6 +52,9 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
 
 fn look(args: &CheckArgs) -> Result<CheckReport> {
     let machine = Host::at(&args.root);
+    // Afterwards no program can be started.
+    let rpm = if machine.is_live() && args.mongod_version.is_none() { version::of_rpm() } else { None };
+    give_up(args, &machine);
     folder(&args.root)?;
     if !machine.path("proc").is_dir() && !machine.path("sys").is_dir() {
         bail!("--root: {} holds neither proc nor sys", args.root.display());
@@ -80,7 +86,8 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
         ..MachineFacts::default()
     };
     if facts.version.is_none() {
-        match version::find(&places(&machine, mongod, dbpath.as_deref())) {
+        let places = version::Places { rpm, ..places(&machine, mongod, dbpath.as_deref()) };
+        match version::find(&places) {
             Ok((version, source)) => (facts.version, facts.version_source) = (Some(version), Some(source)),
             Err(tried) => unseen.push(format!("version of mongod (give --mongod-version): {tried}")),
         }
@@ -116,6 +123,16 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
         findings: findings(&facts),
         unseen,
     })
+}
+
+/// Drops all privileges but those to look at processes and files, before it reads what others may have chosen.
+fn give_up(args: &CheckArgs, machine: &Host) {
+    let inputs: Vec<&Path> =
+        [Some(&args.root), args.dbpath.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect();
+    match machine.is_live() {
+        true => privileges::give_up_but_inspecting(&inputs, Duty::Observing),
+        false => privileges::give_up_but_reading(&inputs[..1], None),
+    }
 }
 
 /// The folder of the data.
@@ -232,15 +249,16 @@ fn copied_folder(machine: &Host, path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Where to look for the version of mongod.
+/// Where to look for the version of mongod, besides what rpm says.
 fn places(machine: &Host, mongod: Option<&Process>, dbpath: Option<&Path>) -> version::Places {
     let link = |mongod: &Process| fs::read_link(mongod.folder().join("exe")).ok();
     let named =
         |mongod: &Process| mongod.arguments().first().map(PathBuf::from).filter(|path| path.is_absolute());
     version::Places {
-        root: machine.root().to_path_buf(),
-        is_live: machine.is_live(),
-        own_root: mongod.map(own_root),
+        machine: ProcessFiles::of_machine(machine.root()).ok(),
+        rpm: None,
+        own: mongod.map(|mongod| OwnFiles::of(machine, mongod)),
+        below_root: mongod.map(|mongod| OwnFiles::below_root(machine, mongod)),
         program: mongod.and_then(|mongod| link(mongod).or_else(|| named(mongod))),
         dbpath: dbpath.map(Path::to_path_buf),
         log: mongod.and_then(|mongod| named_log(machine, mongod)),

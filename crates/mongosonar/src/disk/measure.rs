@@ -21,6 +21,7 @@ use sonar_sys::disk::{
 use sonar_sys::resource::ResourceUsage;
 use sonar_view::disk::run::{BenchReport, BenchVerdict, LatencyQuantiles, ProbeResult};
 use sonar_view::disk::{self as view, text};
+use sonar_view::kit::escape;
 
 use super::args::{AccessArg, BenchArgs, EngineArg};
 use super::config::Options;
@@ -63,7 +64,7 @@ impl Bench<'_> {
                 eprintln!("{line}");
                 Ok(())
             }
-            (_, false) => writeln!(io::stdout(), "{line}"),
+            (_, false) => writeln!(io::stdout(), "{}", escape(line)),
         }
     }
 

@@ -7,7 +7,8 @@ use sonar_sys::Host;
 use sonar_sys::host::ProcessGroups;
 use sonar_sys::host::process::Process;
 
-use crate::servers::configuration::{ServerConfiguration, own_root};
+use crate::servers::configuration::ServerConfiguration;
+use crate::servers::own_files::OwnFiles;
 
 /// Where a program finds its glibc, below its root.
 const LIBC: [&str; 5] = [
@@ -58,7 +59,7 @@ pub fn of_process(machine: &Host, mongod: &Process, facts: &mut MachineFacts, un
         }
     }
     facts.process_huge_pages = mongod.has_huge_pages();
-    facts.glibc = glibc(&own_root(mongod));
+    facts.glibc = glibc(&OwnFiles::below_root(machine, mongod));
     facts.glibc_tunables = mongod.environment("GLIBC_TUNABLES");
     let needs_tunables = facts.version.is_some_and(|(major, _)| major >= 8);
     if facts.glibc_tunables.is_none() && needs_tunables {
@@ -104,9 +105,10 @@ fn add_groups(machine: &Host, groups: ProcessGroups, bounds: &mut ProcessBounds)
     (bounds.group, bounds.is_version_2) = (Some(group), is_version_2);
 }
 
-/// The version of the glibc below this root; `None` from 2.34 on, where its file has no version in its name.
-fn glibc(root: &Path) -> Option<Version> {
-    let file = LIBC.iter().find_map(|path| std::fs::read_link(root.join(path)).ok())?;
+/// The version of the glibc of a mongod; `None` from 2.34 on, where its file has no version in its name.
+fn glibc(files: &OwnFiles) -> Option<Version> {
+    let link = |path: &&str| files.find(|files| files.read_link(Path::new(path))).ok();
+    let file = LIBC.iter().find_map(link)?;
     let version = file.file_name()?.to_str()?.strip_prefix("libc-")?.strip_suffix(".so")?;
     let (major, minor) = version.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))

@@ -1,14 +1,18 @@
 //! Finds the version of mongod without running it: from its own files, the path of its program, or the installed
 //! packages.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sonar_core::disk::check::Version;
-use sonar_sys::host::regular;
+use sonar_sys::host::process_files::ProcessFiles;
+
+use crate::servers::own_files::OwnFiles;
 
 /// The most bytes to read of Debian's list of packages.
 const MOST_PACKAGES_BYTES: u64 = 64 << 20;
@@ -16,6 +20,12 @@ const MOST_PACKAGES_BYTES: u64 = 64 << 20;
 const MOST_LOG_BYTES: u64 = 64 << 20;
 /// The first document of a file of `diagnostic.data` is shorter than this.
 const MOST_METADATA_BYTES: u64 = 256 << 10;
+/// The most files of a folder of `diagnostic.data`: a server keeps some twenty.
+const MAX_SAMPLES: usize = 1_000;
+/// Debian's list of packages.
+const DPKG: &str = "/var/lib/dpkg/status";
+/// Folders of the list of RPM packages.
+const RPM: [&str; 2] = ["/var/lib/rpm", "/usr/lib/sysimage/rpm"];
 /// How long rpm may take to answer.
 const RPM_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -29,20 +39,22 @@ const PACKAGES: [&str; 6] = [
 ];
 /// Where links to a mongod without a package are.
 const LINKS: [&str; 4] = [
-    "usr/local/bin/mongod",
-    "usr/bin/mongod",
-    "home/linuxbrew/.linuxbrew/bin/mongod",
-    "opt/mongodb/bin/mongod",
+    "/usr/local/bin/mongod",
+    "/usr/bin/mongod",
+    "/home/linuxbrew/.linuxbrew/bin/mongod",
+    "/opt/mongodb/bin/mongod",
 ];
 
 /// Where to look.
 pub struct Places {
-    /// The root folder of the machine, or of its copy.
-    pub root: PathBuf,
-    /// Whether it is this machine.
-    pub is_live: bool,
-    /// The root folder of the running mongod, if there is one.
-    pub own_root: Option<PathBuf>,
+    /// The files of the machine, or of its copy.
+    pub machine: Option<ProcessFiles>,
+    /// What rpm says.
+    pub rpm: Option<Version>,
+    /// The files of the running mongod, if there is one.
+    pub own: Option<OwnFiles>,
+    /// The same, but only those below its root folder.
+    pub below_root: Option<OwnFiles>,
     /// Its program.
     pub program: Option<PathBuf>,
     /// Its folder of data.
@@ -54,17 +66,16 @@ pub struct Places {
 /// The version and its source in words; or the places that were checked in vain.
 pub fn find(places: &Places) -> Result<(Version, String), String> {
     let mut tried = Vec::new();
-    let running = places.own_root.is_some();
+    let running = places.own.is_some();
     if let Some(path) = places.dbpath.as_ref().filter(|_| running).map(|path| path.join("diagnostic.data")) {
-        match places.own(&path).map_or(Err(io::ErrorKind::NotFound.into()), |path| of_diagnostic_data(&path))
-        {
+        match places.own(&path, of_diagnostic_data) {
             Ok(Some(version)) => return Ok((version, "its diagnostic.data".to_owned())),
             Ok(None) => tried.push(format!("{} holds no file with it", path.display())),
             Err(error) => tried.push(describe(&path, &error)),
         }
     }
     if let Some(path) = places.log.as_ref().filter(|_| running).map(PathBuf::from) {
-        match places.own(&path).map_or(Err(io::ErrorKind::NotFound.into()), |path| of_log(&path)) {
+        match places.own(&path, |files, path| of_log(files.open(path)?)) {
             Ok(Some(version)) => return Ok((version, "its log".to_owned())),
             Ok(None) => tried.push(format!("{} has no start in its last 64 MiB", path.display())),
             Err(error) => tried.push(describe(&path, &error)),
@@ -72,8 +83,8 @@ pub fn find(places: &Places) -> Result<(Version, String), String> {
     }
     let linked = || {
         LINKS.iter().find_map(|link| {
-            let link = places.root.join(link);
-            let target = fs::read_link(&link).ok()?;
+            let link = Path::new(link);
+            let target = places.machine.as_ref()?.read_link(link).ok()?;
             of_path(&link.parent().map_or_else(|| target.clone(), |folder| folder.join(&target)))
         })
     };
@@ -96,13 +107,13 @@ pub fn find(places: &Places) -> Result<(Version, String), String> {
         .as_ref()
         .is_none_or(|path| path.starts_with("/usr/bin") || path.starts_with("/usr/sbin"))
     {
-        let roots = places.own_root.iter().chain([&places.root]);
-        if let Some(version) = roots.filter_map(|root| of_debian(root)).next() {
+        let list = |files: &ProcessFiles| files.open(Path::new(DPKG));
+        let own = || of_debian(places.below_root.as_ref()?.find(list).ok()?);
+        let of_machine = || of_debian(list(places.machine.as_ref()?).ok()?);
+        if let Some(version) = own().or_else(of_machine) {
             return Ok((version, "the package that is installed".to_owned()));
         }
-        if places.is_live
-            && let Some(version) = of_rpm()
-        {
+        if let Some(version) = places.rpm {
             return Ok((version, "the package that is installed (rpm)".to_owned()));
         }
         tried.push("no package of it is installed (dpkg, rpm)".to_owned());
@@ -113,12 +124,12 @@ pub fn find(places: &Places) -> Result<(Version, String), String> {
 }
 
 impl Places {
-    /// A path as the mongod sees it; of a copy, where it would be on that machine.
-    fn own(&self, path: &Path) -> Option<PathBuf> {
-        let below = path.strip_prefix("/").ok()?;
-        let roots = self.own_root.iter().chain([&self.root]);
-        let mut candidates = roots.map(|root| root.join(below));
-        candidates.find(|path| path.exists()).or_else(|| Some(self.root.join(below)))
+    /// What is found at a path as the mongod sees it; of a copy, where it would be on that machine.
+    fn own<T>(&self, path: &Path, look: impl Fn(&ProcessFiles, &Path) -> io::Result<T>) -> io::Result<T> {
+        match self.own.as_ref().filter(|_| path.is_absolute()) {
+            Some(files) => files.find(|files| look(files, path)),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 }
 
@@ -140,13 +151,13 @@ fn parsed(text: &str) -> Option<Version> {
 }
 
 /// The newest file of the folder begins with a document about the server that wrote it.
-fn of_diagnostic_data(folder: &Path) -> io::Result<Option<Version>> {
-    let names = fs::read_dir(folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+fn of_diagnostic_data(files: &ProcessFiles, folder: &Path) -> io::Result<Option<Version>> {
     // Named by the time of their first document.
-    let newest = names.filter(|name| name.starts_with("metrics.2")).max();
-    let Some(newest) = newest else { return Ok(None) };
+    let is_one = |name: &OsStr| name.as_bytes().starts_with(b"metrics.2");
+    let listed = files.list(folder, MAX_SAMPLES, &is_one)?;
+    let Some(newest) = listed.into_iter().map(|(name, _)| name).max() else { return Ok(None) };
     let mut head = Vec::new();
-    regular::open(&folder.join(newest))?.take(MOST_METADATA_BYTES).read_to_end(&mut head)?;
+    files.open(&folder.join(newest))?.take(MOST_METADATA_BYTES).read_to_end(&mut head)?;
     Ok(of_metadata(&head))
 }
 
@@ -170,8 +181,7 @@ fn of_metadata(head: &[u8]) -> Option<Version> {
 }
 
 /// The version of the last start in a log; each rotated log begins with one.
-fn of_log(path: &Path) -> io::Result<Option<Version>> {
-    let mut file = regular::open(path)?;
+fn of_log(mut file: File) -> io::Result<Option<Version>> {
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(MOST_LOG_BYTES)))?;
     let mut last = None;
@@ -223,9 +233,9 @@ fn of_path(path: &Path) -> Option<Version> {
     known.then(|| folder.split('-').find(|part| digits(part)).and_then(parsed)).flatten()
 }
 
-/// The version of the package that is installed, on a Debian machine.
-fn of_debian(root: &Path) -> Option<Version> {
-    let list = regular::open(&root.join("var/lib/dpkg/status")).ok()?.take(MOST_PACKAGES_BYTES);
+/// The version of the package that is installed, in the list of a Debian machine.
+fn of_debian(list: File) -> Option<Version> {
+    let list = list.take(MOST_PACKAGES_BYTES);
     let (mut is_server, mut is_installed) = (false, false);
     for line in BufReader::new(list).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
@@ -243,10 +253,10 @@ fn of_debian(root: &Path) -> Option<Version> {
     None
 }
 
-/// The same for RPM packages. Their database has had three formats, so it runs rpm.
-fn of_rpm() -> Option<Version> {
-    let has_list = ["/var/lib/rpm", "/usr/lib/sysimage/rpm"].iter().any(|path| Path::new(path).is_dir());
-    if !has_list {
+/// The same for RPM packages of this machine. Their database has had three formats, so it runs rpm: before the privileges
+/// are dropped, after which no program can be started.
+pub fn of_rpm() -> Option<Version> {
+    if !RPM.iter().any(|path| Path::new(path).is_dir()) {
         return None;
     }
     let mut child = Command::new("rpm")
@@ -279,6 +289,9 @@ fn of_rpm_answer(text: &str) -> Option<Version> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -306,7 +319,7 @@ mod tests {
     fn a_log_names_the_last_start() {
         let path = std::env::temp_dir().join(format!("mongosonar-version-{}.log", std::process::id()));
         fs::write(&path, "2018-01-01T00:00:00.000+0000 I CONTROL  [initandlisten] db version v3.6.8\nx\n2020-01-01T00:00:00.000+0000 I CONTROL  [initandlisten] db version v4.2.1\ny").unwrap();
-        assert_eq!(of_log(&path).unwrap(), Some((4, 2)));
+        assert_eq!(of_log(File::open(&path).unwrap()).unwrap(), Some((4, 2)));
         fs::remove_file(&path).unwrap();
     }
 
@@ -331,6 +344,39 @@ mod tests {
         for length in 0..document.len() {
             assert_eq!(of_metadata(&document[..length]), None);
         }
+    }
+
+    #[test]
+    fn a_link_in_a_copied_machine_does_not_lead_out_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("copy");
+        let list = |version: &str| {
+            format!("Package: mongodb-org-server\nStatus: install ok installed\nVersion: {version}\n")
+        };
+        let (own, host) = (copy.join("own/status"), folder.path().join("host/status"));
+        for (path, version) in [(&own, "7.0.5"), (&host, "9.9.9")] {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, list(version)).unwrap();
+        }
+        fs::create_dir_all(copy.join("var/lib/dpkg")).unwrap();
+        let of_link_to = |target: &Path| {
+            let link = copy.join(DPKG.trim_start_matches('/'));
+            let _ = fs::remove_file(&link);
+            symlink(target, &link).unwrap();
+            let machine = ProcessFiles::of_machine(&copy).ok();
+            let places = Places {
+                machine,
+                rpm: None,
+                own: None,
+                below_root: None,
+                program: None,
+                dbpath: None,
+                log: None,
+            };
+            find(&places).map(|(version, _)| version).ok()
+        };
+        assert_eq!(of_link_to(Path::new("/own/status")), Some((7, 0)));
+        assert_eq!(of_link_to(&host), None);
     }
 
     #[test]

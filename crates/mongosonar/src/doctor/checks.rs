@@ -55,18 +55,39 @@ impl DoctorLine {
     }
 }
 
-/// All checks.
-pub fn all(host: &Host, listeners: &[Listener]) -> Vec<DoctorLine> {
-    let servers = servers::mongodb(host);
-    vec![
-        tracing(),
-        processes(&servers),
-        logs(&servers),
-        tls(&servers),
-        profiler(listeners),
-        disk(host),
-        confinement(host),
-    ]
+/// What is tried with all privileges, before anything is read that others may have chosen.
+pub struct PrivilegedChecks {
+    tracing: DoctorLine,
+    disk: DoctorLine,
+    confinement: DoctorLine,
+    /// Whether the programs can be loaded that read encrypted connections.
+    tls: Result<(), TraceError>,
+}
+
+impl PrivilegedChecks {
+    /// Tries it.
+    pub fn run(host: &Host) -> Self {
+        Self {
+            tracing: tracing(),
+            disk: disk(host),
+            confinement: confinement(host),
+            tls: TlsTracer::load(PlaintextSource::Library, TlsRoom::COMMAND).map(drop),
+        }
+    }
+
+    /// All checks. `between` gives up the network, before files are read that servers name.
+    pub fn with_servers(
+        self,
+        host: &Host,
+        listeners: &[Listener],
+        between: impl FnOnce(),
+    ) -> Vec<DoctorLine> {
+        let servers = servers::mongodb(host);
+        let (processes, profiler) = (processes(&servers), profiler(listeners));
+        between();
+        let (logs, tls) = (logs(&servers), tls(&servers, &self.tls));
+        vec![self.tracing, processes, logs, tls, profiler, self.disk, self.confinement]
+    }
 }
 
 /// `io live`, `io record`: tried on this process.
@@ -145,8 +166,8 @@ fn logs(servers: &[Process]) -> DoctorLine {
     DoctorLine { verdict: "warning", found: found.join("; "), remedy, ..line }
 }
 
-/// `queries`: whether encrypted connections can be read inside the servers.
-fn tls(servers: &[Process]) -> DoctorLine {
+/// `queries`: whether encrypted connections can be read inside the servers, if the programs can be loaded that do it.
+fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
     let line = DoctorLine::new("tls", "queries, why");
     let host = Host::live();
     let mode = |server: &Process| {
@@ -162,10 +183,10 @@ fn tls(servers: &[Process]) -> DoctorLine {
     if encrypted.is_empty() {
         return line.ok("no server here is known to encrypt".to_owned());
     }
-    let refused = TlsTracer::load(PlaintextSource::Library, TlsRoom::COMMAND).err();
+    let refused = loaded.as_ref().err();
     let (mut read, mut unread) = (Vec::new(), Vec::new());
     for (server, said) in &encrypted {
-        match (&refused, TlsLibrary::of(server.pid)) {
+        match (refused, TlsLibrary::of(server.pid)) {
             (Some(error), _) => unread.push(format!("{said}: {error}")),
             (None, None) => unread.push(format!("{said}: no OpenSSL was found in it")),
             (None, Some(library)) => match library.sites(false) {
@@ -280,7 +301,8 @@ mod tests {
 
     #[test]
     fn every_command_is_among_those_that_are_checked() {
-        let lines = all(&Host::live(), &[]);
+        let host = Host::live();
+        let lines = PrivilegedChecks::run(&host).with_servers(&host, &[], || {});
         for command in [
             "queries",
             "io live",
@@ -303,6 +325,7 @@ mod tests {
 
     #[test]
     fn what_a_server_encrypts_is_read_in_its_library() {
+        let loaded = PrivilegedChecks::run(&Host::live()).tls;
         let line_of = |command: &mut Command| {
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
             if command.get_program() == "openssl" {
@@ -311,7 +334,7 @@ mod tests {
             }
             let mut server = Host::live().process(child.id(), &["sleep", "openssl"])?;
             server.set_arguments(["mongod", "--tlsMode", "requireTLS"].map(str::to_owned).to_vec());
-            let line = tls(&[server]);
+            let line = tls(&[server], &loaded);
             child.kill().ok()?;
             child.wait().ok()?;
             Some(line)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use sonar_core::internals::{Metric, SampleKey};
 use sonar_decode::ftdc::{ChunkError, MetricChunk, MetricKind, Schema, describe, number_rule, without_role};
+use sonar_view::kit::escape;
 
 use super::args::{ExportFormat, FtdcExportArgs};
 use super::input::{self, ChunkSink, Repetitions, SampleRange};
@@ -269,7 +270,7 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
         ExportFormat::Json => pass(false, &mut |row, names| Ok(json(row, names, &mut out)?))?,
         ExportFormat::List => {
             let reading = pass(true, &mut |_, _| Ok(()))?;
-            names.names.iter().try_for_each(|name| writeln!(out, "{}", sonar_view::kit::escape(name)))?;
+            names.names.iter().try_for_each(|name| writeln!(out, "{}", escape(name)))?;
             reading
         }
         ExportFormat::Csv => {
@@ -280,6 +281,7 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
                 if count == 0 {
                     count = names.names.len();
                     names.names.iter().for_each(|name| push_csv(&mut header, name));
+                    // escaped: each name in it is
                     writeln!(out, "{header}")?;
                 }
                 Ok(csv(row, count, &mut out)?)
@@ -313,6 +315,7 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
 
 fn json(row: &ExportRow<'_>, names: &MetricNames, out: &mut impl Write) -> io::Result<()> {
     match row.time_ms {
+        // escaped: a number
         Some(time_ms) => write!(out, "{{\"time_ms\":{time_ms},\"metrics\":{{")?,
         None => out.write_all(b"{\"time_ms\":null,\"metrics\":{")?,
     }
@@ -322,6 +325,7 @@ fn json(row: &ExportRow<'_>, names: &MetricNames, out: &mut impl Write) -> io::R
         }
         serde_json::to_writer(&mut *out, &names.names[*column])?;
         match value {
+            // escaped: a number
             Some(value) => write!(out, ":{value}")?,
             None => out.write_all(b":null")?,
         }
@@ -329,15 +333,16 @@ fn json(row: &ExportRow<'_>, names: &MetricNames, out: &mut impl Write) -> io::R
     out.write_all(b"}}\n")
 }
 
-/// Appends a cell of CSV.
+/// Appends a cell of CSV. A terminal shows what it would obey otherwise.
 fn push_csv(line: &mut String, cell: &str) {
+    let cell = escape(cell);
     line.push(',');
-    if cell.contains([',', '"', '\n', '\r']) {
+    if cell.contains([',', '"']) {
         line.push('"');
         line.push_str(&cell.replace('"', "\"\""));
         line.push('"');
     } else {
-        line.push_str(cell);
+        line.push_str(&cell);
     }
 }
 
@@ -349,10 +354,12 @@ fn csv(row: &ExportRow<'_>, count: usize, out: &mut impl Write) -> io::Result<()
         }
     }
     if let Some(time_ms) = row.time_ms {
+        // escaped: a number
         write!(out, "{time_ms}")?;
     }
     for cell in cells {
         match cell {
+            // escaped: a number
             Some(value) => write!(out, ",{value}")?,
             None => out.write_all(b",")?,
         }
@@ -367,18 +374,21 @@ fn openmetrics(
     instance: &str,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    // A terminal shows what it would obey otherwise.
+    let quoted = |text: &str| escape(text).replace('\\', "\\\\").replace('"', "\\\"");
     let instance = quoted(instance);
     let mut families: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for column in series.keys() {
         families.entry(metric_name(&paths[*column])).or_default().push(*column);
     }
     for (name, columns) in families {
+        // escaped: its characters are those of names
         writeln!(out, "# TYPE {name} unknown")?;
         for column in columns {
             let path = quoted(&paths[column]);
             for (time_ms, value) in &series[&column] {
                 let (seconds, ms) = (time_ms.div_euclid(1_000), time_ms.rem_euclid(1_000));
+                // escaped: by `quoted`; the others are such a name, and numbers
                 writeln!(out, "{name}{{instance=\"{instance}\",path=\"{path}\"}} {value} {seconds}.{ms:03}")?;
             }
         }
@@ -414,6 +424,20 @@ mod tests {
         assert!(of("serverStatus.mem", "common.serverStatus.mem.resident"), "without the role");
         assert!(of("common.*", "common.serverStatus.mem.resident"));
         assert!(Patterns(Vec::new()).contain("anything"));
+    }
+
+    #[test]
+    fn a_name_that_a_terminal_would_obey_is_shown() {
+        let name = "a\u{1b}[2J\n,\"";
+        let mut line = String::new();
+        push_csv(&mut line, name);
+        assert_eq!(line, ",\"a\\u{1b}[2J\\u{a},\"\"\"");
+        let mut out = Vec::new();
+        let series = BTreeMap::from([(0, vec![(1_500, 7)])]);
+        openmetrics(&series, &[name.to_owned()], "host\u{9b}", &mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert_eq!(out.lines().count(), 3, "{out:?}");
+        assert!(!out.contains(['\u{1b}', '\u{9b}']), "{out:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use sonar_view::queries::PastWindow;
 
 use super::{StoreArgs, StoredHistory};
 use crate::confinement::privileges;
+use crate::confinement::start_gate::StartGate;
 
 /// The answer to a step: a window, or why there is none.
 pub type SteppedWindow = std::result::Result<PastWindow, String>;
@@ -22,18 +23,20 @@ pub struct HistorySteps {
 
 impl HistorySteps {
     /// Starts the thread that reads what is about the server at this port, or about all; if `is_confined`, it drops all
-    /// privileges but that to read files.
+    /// privileges but that to read files, and keeps `gate` closed until then.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(args: &StoreArgs, server: Option<u16>, is_confined: bool) -> Result<Self> {
+    pub fn start(args: &StoreArgs, server: Option<u16>, is_confined: bool, gate: &StartGate) -> Result<Self> {
         let (ask, asked) = channel();
         let (answer, answers) = channel();
         let args = args.clone();
+        let held = gate.hold();
         let work = move || {
             if is_confined {
                 privileges::give_up_but_files(&[args.folder()]);
             }
+            drop(held);
             for step in asked {
                 // The agent writes on: a history that is opened again shows what came meanwhile.
                 let window = window_of(step, &args, server);

@@ -23,6 +23,7 @@ use super::names::{FileNames, FileNamesQuestion};
 use super::paths::Paths;
 use super::process::{self, TracedProcesses};
 use super::totals::{FileTotals, FirstSeenFile, TotalsTable};
+use crate::confinement::start_gate::StartGate;
 use crate::exit::{OK, usage};
 use crate::screen;
 use crate::stop::{self, JobState};
@@ -46,7 +47,8 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     if confined {
         watch.search_in_helper();
     }
-    let names = FileNamesQuestion::prepare(&args.server, confined)?;
+    let gate = StartGate::default();
+    let names = FileNamesQuestion::prepare(&args.server, confined, &gate)?;
     let trace = Trace {
         processes: &watch.running(),
         program: watch.program(),
@@ -66,11 +68,12 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         watch,
     };
     let stop = process::begin(&tracer, confined, [begins].into_iter().chain(obstacle).chain(refused))?;
-    let names = names.ask(&stop)?;
+    gate.open();
+    let begun = Instant::now();
+    let names = names.ask(&stop, args.duration.map(|duration| begun + duration))?;
     let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
     let screen = if screen { stop::unless_gone(Screen::enter())? } else { None };
     let job = if screen.is_some() { Some(JobState::listen()?) } else { None };
-    let begun = Instant::now();
     let mut view = LiveTable {
         args,
         look,
@@ -79,7 +82,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         job,
         by: args.by,
         begun,
-        next: begun + args.interval,
+        next: Instant::now() + args.interval,
         found: Vec::new(),
         messages: Vec::new(),
         has_last: false,

@@ -1,8 +1,8 @@
 //! Readable names of files: the namespaces that the server reports for them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use sonar_mongo::files::StoredFile;
@@ -10,6 +10,8 @@ use sonar_mongo::{Server, ServerError, Target};
 
 use crate::args::connection::ServerArgs;
 use crate::confinement::privileges;
+use crate::confinement::start_gate::StartGate;
+use crate::stop::{self, Unanswered};
 
 /// The content of the server's files.
 #[derive(Default)]
@@ -25,30 +27,29 @@ pub struct FileNamesQuestion {
 /// What the server answered.
 type AskedFiles = Result<Vec<StoredFile>, ServerError>;
 
-/// How often to look whether the command is to stop, while a server does not answer.
-const LOOK: Duration = Duration::from_millis(100);
-
 impl FileNamesQuestion {
     /// Starts the thread if a server is named; see [`FileNamesQuestion::to`].
     ///
     /// # Errors
     /// The server is named wrongly, or the thread cannot be started.
-    pub fn prepare(server: &ServerArgs, confined: bool) -> Result<Self> {
-        Self::to(server.named()?, confined)
+    pub fn prepare(server: &ServerArgs, confined: bool, gate: &StartGate) -> Result<Self> {
+        Self::to(server.named()?, confined, gate)
     }
 
-    /// Starts the thread, which drops its privileges if `confined`, and waits. It is started before the others drop theirs,
-    /// as it needs the network.
+    /// Starts the thread, which drops its privileges if `confined`, keeps `gate` closed until then, and waits. It is started
+    /// before the others drop theirs, as it needs the network.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn to(target: Option<Target>, confined: bool) -> Result<Self> {
+    pub fn to(target: Option<Target>, confined: bool, gate: &StartGate) -> Result<Self> {
         let Some(target) = target else { return Ok(Self { asker: None }) };
         let ((go, is_asked), (say, answer)) = (channel(), channel());
+        let held = gate.hold();
         let ask = move || {
             if confined {
                 privileges::give_up_but_network([&target]);
             }
+            drop(held);
             // Without the question, the program ends.
             if is_asked.recv().is_ok() {
                 // Nobody may wait for it any more.
@@ -63,19 +64,15 @@ impl FileNamesQuestion {
     /// If the command is to `stop` meanwhile, there are no names.
     ///
     /// # Errors
-    /// The server cannot be reached, or refuses.
-    pub fn ask(self, stop: &AtomicBool) -> Result<FileNames> {
+    /// The server cannot be reached, or refuses, or has not answered at the time `until`.
+    pub fn ask(self, stop: &AtomicBool, until: Option<Instant>) -> Result<FileNames> {
         let Some((go, answer)) = self.asker else { return Ok(FileNames::default()) };
         go.send(()).ok();
-        let held = loop {
-            match answer.recv_timeout(LOOK) {
-                Ok(answer) => break answer?,
-                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
-                    return Ok(FileNames::default());
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => bail!("the thread that asks the server has failed"),
-            }
+        let held = match stop::answer_of(&answer, stop, until) {
+            Ok(answer) => answer?,
+            Err(Unanswered::Stopped) => return Ok(FileNames::default()),
+            Err(Unanswered::Late) => bail!("the server has not answered"),
+            Err(Unanswered::Failed) => bail!("the thread that asks the server has failed"),
         };
         if held.is_empty() {
             eprintln!("mongosonar: the server names no files of WiredTiger, so files go by their own names");

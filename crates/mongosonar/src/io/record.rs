@@ -19,6 +19,7 @@ use super::paths::{FoundFile, Paths};
 use super::process::{self, TracedProcesses};
 use super::recording::{DEVICE, HOLDS, RecordingEnd, RecordingFile};
 use super::table::FileTable;
+use crate::confinement::start_gate::StartGate;
 use crate::exit::{self, OK};
 use crate::outfile;
 
@@ -37,7 +38,8 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     if confined {
         watch.search_in_helper();
     }
-    let names = FileNamesQuestion::prepare(&args.server, confined)?;
+    let gate = StartGate::default();
+    let names = FileNamesQuestion::prepare(&args.server, confined, &gate)?;
     let mode = if args.readahead { TraceMode::EachAndPages } else { TraceMode::Each };
     let trace = Trace {
         processes: &watch.running(),
@@ -55,13 +57,14 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         format!("recording process {} by {} into {}; Ctrl-C ends it", watch.list(), way, args.file.display());
     let obstacle = watch.obstacle();
     let stop = process::begin(&tracer, confined, [begins].into_iter().chain(obstacle).chain(refused))?;
+    gate.open();
+    let until = args.duration.map(|duration| Instant::now() + duration);
     // The recording has begun, and another attempt would find its file there.
-    let names = names.ask(&stop).unwrap_or_else(|error| {
+    let names = names.ask(&stop, until).unwrap_or_else(|error| {
         eprintln!("mongosonar: files go by their own names: {}", exit::message(&error));
         FileNames::default()
     });
     let mut recorder = AccessRecorder::new(recording, names, paths);
-    let until = args.duration.map(|duration| Instant::now() + duration);
     tracer
         .run_with(
             &mut (&mut recorder, &mut watch),

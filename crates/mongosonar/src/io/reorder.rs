@@ -9,22 +9,26 @@ use indicatif::ProgressBar;
 use sonar_core::files::verdict::Finding;
 use sonar_core::files::worth::{MIN_DOCUMENTS, WORTH_FROM};
 use sonar_core::files::{FileRole, FilesVerdict, SampleRead, Worth, judge_file, worth};
-use sonar_mongo::Server;
 use sonar_mongo::reorder::{ReorderPlan, ReorderStage, Sample};
+use sonar_mongo::{Server, Target};
 use sonar_view::kit::{Count, Nanos, escape, plural};
 
 use super::args::IoReorderArgs;
-use super::device_reads::DeviceReads;
+use super::device_reads::ReadsHelper;
 use super::report::{LoadedRecording, load};
 use crate::exit::OK;
-use crate::progress;
 use crate::stop::{self, StopBehavior};
+use crate::{confinement::privileges, input, progress};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &IoReorderArgs) -> Result<u8> {
+    let target = args.server.target()?;
+    // Before any thread is started.
+    let reads = if args.clean { None } else { ReadsHelper::start() };
+    give_up(args, &target)?;
     let signals = stop::listen(StopBehavior::Immediate)?;
     let stop = signals.requests().clone();
-    let server = Server::connect(args.server.target()?, 2)?;
+    let server = Server::connect(target, 2)?;
     let mut shown = StageProgress { stage: None, bar: ProgressBar::hidden() };
     let mut progress = |stage: ReorderStage, done: u64, total: u64| shown.show(stage, done, total);
     let mut out = io::stdout().lock();
@@ -39,24 +43,25 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
         }
         return Ok(OK);
     }
-    let reads = DeviceReads::of(&server.info().address);
+    let reads = reads.and_then(|reads| reads.of(&server.info().address));
     let device_bytes = || reads.as_ref()?.bytes();
     let mut plan = server.reorder_plan(&args.namespace, &args.index, &device_bytes)?;
     if let Some(documents) = args.batch_documents {
         plan.batch = documents;
     }
     for line in describe(&plan, args, &server.info().label()) {
-        writeln!(out, "{line}")?;
+        writeln!(out, "{}", escape(&line))?;
     }
     if let Some(path) =
         args.recording.as_ref().filter(|_| !matches!(judged(&plan), Worth::Empty | Worth::Small))
     {
         for line in recorded(path, &plan, &args.namespace)? {
-            writeln!(out, "{line}")?;
+            writeln!(out, "{}", escape(&line))?;
         }
     }
     if !args.apply {
         let stopped = if plan.unwatched.is_some() { " --writers-stopped" } else { "" };
+        // escaped: it is a fixed text
         writeln!(out, "Nothing was changed; --apply{stopped} does it.")?;
         return Ok(OK);
     }
@@ -64,6 +69,7 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
     signals.becomes(StopBehavior::Careful);
     let done = server.reorder(&plan, args.writers_stopped, &stop, &mut progress);
     shown.bar.finish_and_clear();
+    // escaped: the last one is a number and a noun
     writeln!(
         out,
         "{} lies in the order of {} now: {}.",
@@ -72,6 +78,19 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
         plural(done?, "document")
     )?;
     Ok(OK)
+}
+
+/// Drops all privileges but those that asking the server takes, and reading a recording. It writes to the server only.
+fn give_up(args: &IoReorderArgs, server: &Target) -> Result<()> {
+    stop::prepare()?;
+    match args.recording.as_deref() {
+        None => privileges::give_up_but_asking(server),
+        Some(recording) => {
+            input::prepare_copies([recording]);
+            privileges::give_up_but_reading(&[recording], Some(server));
+        }
+    }
+    Ok(())
 }
 
 fn nanos(time: std::time::Duration) -> Nanos {

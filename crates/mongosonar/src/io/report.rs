@@ -111,6 +111,7 @@ fn list(recording: &Path) -> Result<u8> {
     let mut line = |access: &IoAccess, files: &HashMap<u32, String>| -> io::Result<()> {
         let path = files.get(&access.file).map_or("", String::as_str);
         let device = access.device_bytes.map_or_else(|| "-".to_string(), |bytes| bytes.to_string());
+        // escaped: the others are numbers and fixed names
         writeln!(
             out,
             "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{device}",

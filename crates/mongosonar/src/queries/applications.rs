@@ -124,11 +124,13 @@ impl Lookup {
         gate: StartGate,
     ) -> Result<Receiver<()>> {
         let (done, is_done) = channel();
+        let held = gate.hold();
         let run = move || {
             let _done = done;
             if self.confined {
                 privileges::give_up_but_network(&self.server);
             }
+            drop(held);
             // What follows is outside input.
             gate.wait();
             for (at, (port, log)) in self.logs.into_iter().enumerate() {

@@ -18,6 +18,7 @@ use super::output::QueriesOutput;
 use super::packets::CaptureEnd;
 use super::server_names::ServerNames;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
+use crate::confinement::start_gate::StartGate;
 use crate::exit::{self, OK, TRUNCATED};
 use crate::input;
 use crate::stop;
@@ -42,7 +43,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     // Another program may write both.
     let open = |log: &Path| match input::is_rereadable(path) {
         true => KeyLogFile::open(log, false),
-        false => KeyLogFile::open(log, true)?.following(false),
+        false => KeyLogFile::open(log, true)?.following(false, &StartGate::opened()),
     };
     let key_log = args.tls_keylog.as_deref().map(open).transpose()?;
     let keys = key_log.as_ref().map(KeyLogFile::keys);

@@ -16,6 +16,7 @@ use sonar_sys::host::regular;
 use sonar_view::kit::{escape, plural};
 
 use crate::confinement::privileges;
+use crate::confinement::start_gate::StartGate;
 use crate::exit::usage;
 
 /// How much of the beginning is compared, in bytes: beyond a comment, a key log has random numbers.
@@ -168,12 +169,12 @@ impl KeyLogFile {
     }
 
     /// The same, and a thread follows its name for as long as this is kept. If `is_confined`, the thread drops all
-    /// privileges but that to read files in the folder of the key log, and in that of the file that it links to. Call it
-    /// when no process is started any more.
+    /// privileges but that to read files in the folder of the key log, and in that of the file that it links to, and keeps
+    /// `gate` closed until then. Call it when no process is started any more.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn following(self, is_confined: bool) -> Result<Self> {
+    pub fn following(self, is_confined: bool, gate: &StartGate) -> Result<Self> {
         let (end, ended) = channel();
         let Self { path, open, keys, identity, .. } = &self;
         let mut follower = KeyLogFollower {
@@ -183,6 +184,7 @@ impl KeyLogFile {
             identity: *identity,
         };
         let last_error = self.follow_error.clone();
+        let held = gate.hold();
         let work = move || {
             if is_confined {
                 let target = follower.path.canonicalize().ok();
@@ -190,6 +192,7 @@ impl KeyLogFile {
                 let folders: Vec<&Path> = paths.filter_map(|path| folder_of(path)).collect();
                 privileges::give_up_but_files(&folders);
             }
+            drop(held);
             while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
                 let error = match follower.look() {
                     Ok(()) => None,
@@ -317,7 +320,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys.log");
         std::fs::write(&path, line("a1")).unwrap();
-        let key_log = KeyLogFile::open(&path, true).unwrap().following(true).unwrap();
+        let key_log = KeyLogFile::open(&path, true).unwrap().following(true, &StartGate::opened()).unwrap();
         let replace = |text: &str| {
             let other = folder.path().join("other");
             std::fs::write(&other, text).unwrap();
@@ -368,7 +371,7 @@ mod tests {
         let (link, target) = (links.path().join("keys.log"), files.path().join("keys.log"));
         std::fs::write(&target, line("a1")).unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        let key_log = KeyLogFile::open(&link, true).unwrap().following(true).unwrap();
+        let key_log = KeyLogFile::open(&link, true).unwrap().following(true, &StartGate::opened()).unwrap();
         let other = files.path().join("other");
         std::fs::write(&other, line("b1")).unwrap();
         std::fs::rename(&other, &target).unwrap();
@@ -383,7 +386,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys.log");
         std::fs::write(&path, line("a1")).unwrap();
-        let key_log = KeyLogFile::open(&path, true).unwrap().following(true).unwrap();
+        let key_log = KeyLogFile::open(&path, true).unwrap().following(true, &StartGate::opened()).unwrap();
         let error = || key_log.follow_error.lock().unwrap().as_ref().map(io::Error::kind);
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();

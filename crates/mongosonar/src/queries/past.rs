@@ -13,6 +13,7 @@ use super::args::{ByArg, QueriesArgs};
 use super::live::{PastViews, on_screen, show_past};
 use super::output::QueriesOutput;
 use crate::args::when::WrittenEnds;
+use crate::confinement::start_gate::StartGate;
 use crate::exit::{OK, usage};
 use crate::history::{HistorySteps, StoredHistory, between};
 
@@ -37,7 +38,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         let views = PastViews {
             source: history.name(),
             // They go on from the ends of the span.
-            steps: HistorySteps::start(&args.store, server, false)?,
+            steps: HistorySteps::start(&args.store, server, false, &StartGate::opened())?,
             whole: whole.clone(),
             notes: gap_note.into_iter().collect(),
         };

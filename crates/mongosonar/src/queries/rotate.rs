@@ -132,11 +132,14 @@ impl SeriesFiles {
     /// exists. Call it before any thread is started.
     ///
     /// # Errors
-    /// The path has no file name.
+    /// The path has no file name, or a file has the highest number.
     pub fn prepare(path: &Path, keep: Option<u64>, header: &[u8], with_helper: bool) -> Result<Preparation> {
         let series = Series::new(path, keep, header)?;
         // After whatever has such a name, so that each file is new.
-        let number = series.numbers(|_| true).last().map_or(1, |last| last + 1);
+        let number = match series.numbers(|_| true).last() {
+            None => 1,
+            Some(last) => after(*last).with_context(|| series.path(*last).display().to_string())?,
+        };
         let serving = series.clone();
         let helper = if with_helper {
             let what = "writing more than one file";
@@ -205,11 +208,13 @@ impl Preparation {
         let work = move || {
             let (mut number, mut complained) = (self.number, stuck.is_some());
             while asked.recv().is_ok() {
-                number += 1;
-                let file = match &self.helper {
-                    Some(helper) => ask_helper(helper, number),
-                    None => self.series.create(number),
-                };
+                let file = after(number).and_then(|next| {
+                    number = next;
+                    match &self.helper {
+                        Some(helper) => ask_helper(helper, number),
+                        None => self.series.create(number),
+                    }
+                });
                 let next = file.map(|(file, stuck)| {
                     // Once is enough.
                     let complaint = stuck.filter(|_| !std::mem::replace(&mut complained, true));
@@ -223,6 +228,14 @@ impl Preparation {
         };
         Ok(Started { first: (file, path), files: SeriesFiles { ask, made, asked: false }, work })
     }
+}
+
+/// The number of the next file of a series. Other users may have given a file in its folder any number.
+///
+/// # Errors
+/// It was the last one.
+fn after(number: u64) -> io::Result<u64> {
+    number.checked_add(1).ok_or_else(|| io::Error::other("no file of its series can have a higher number"))
 }
 
 /// `EIO`: an error that the system has no number for.
@@ -345,6 +358,31 @@ mod tests {
         assert_eq!(kept(&folder), [1, 4, 5]);
         assert!(series.create(1).is_err(), "it is not overwritten");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_series_ends_with_the_highest_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept.pcapng");
+        let prepare = || SeriesFiles::prepare(&path, None, b"header", false);
+        let numbered = |number: u64| folder.path().join(format!("kept-{number}.pcapng"));
+        fs::write(numbered(u64::MAX - 1), "").unwrap();
+        let Started { first, mut files, work } = prepare().unwrap().start().unwrap();
+        assert_eq!(first.1, numbered(u64::MAX));
+        let worker = std::thread::spawn(work);
+        let made = loop {
+            if let Some(made) = files.next() {
+                break made;
+            }
+            std::thread::yield_now();
+        };
+        let said = "no file of its series can have a higher number";
+        assert_eq!(made.err().unwrap().to_string(), said);
+        drop(files);
+        worker.join().unwrap();
+        let error = format!("{:#}", prepare().err().unwrap());
+        assert_eq!(error, format!("{}: {said}", numbered(u64::MAX).display()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no file is written over");
     }
 
     #[test]

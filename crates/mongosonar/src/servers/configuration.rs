@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use sonar_sys::Host;
 use sonar_sys::host::process::Process;
-use sonar_sys::host::process_files::ProcessFiles;
-use sonar_sys::host::regular;
+
+use super::own_files::OwnFiles;
 
 /// The most bytes to read of a configuration.
 const MOST_CONFIG_BYTES: u64 = 1 << 20;
@@ -29,14 +29,10 @@ impl ServerConfiguration {
     /// call a process mongod and name any file. `None` if it names none, or it cannot be read.
     pub fn of_process(machine: &Host, process: &Process) -> Option<Self> {
         let file = process.option(&["--config", "-f"])?;
-        let opened = if machine.is_live() {
-            let at = fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
-            let files = ProcessFiles::of(process).or_else(|_| ProcessFiles::in_our_root(process)).ok()?;
-            files.open(&at.join(file))
-        } else {
-            let inside = own_root(process).join(file.trim_start_matches('/'));
-            regular::open(&inside).or_else(|_| regular::open(&machine.path(file)))
-        };
+        // A copy rarely says where the process works.
+        let working = || fs::read_link(process.folder().join("cwd")).ok().filter(|_| machine.is_live());
+        let path = working().unwrap_or_else(|| PathBuf::from("/")).join(file);
+        let opened = OwnFiles::of(machine, process).find(|files| files.open(&path));
         let mut text = Vec::new();
         opened.ok()?.take(MOST_CONFIG_BYTES).read_to_end(&mut text).ok()?;
         Some(Self::parse(&String::from_utf8(text).ok()?))
@@ -106,11 +102,6 @@ impl ServerConfiguration {
     pub fn tls_mode(&self) -> Option<&str> {
         self.value(&["net.tls.mode", "net.ssl.mode", "tlsMode", "sslMode"])
     }
-}
-
-/// The root folder of a process, as this process reaches it.
-pub fn own_root(process: &Process) -> PathBuf {
-    process.folder().join("root")
 }
 
 /// The log that a process names in its arguments or its configuration.

@@ -3,6 +3,7 @@
 pub mod configuration;
 pub mod files;
 pub mod log_location;
+pub mod own_files;
 pub mod samples;
 
 use std::io;

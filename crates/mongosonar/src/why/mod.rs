@@ -107,7 +107,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // Before the rings, because attaching programs to libraries may take seconds.
     let mut trace = helpers.trace();
     trace.sample_processors();
-    let names = FileNamesQuestion::to(target.clone(), confined)?;
+    let gate = StartGate::default();
+    let names = FileNamesQuestion::to(target.clone(), confined, &gate)?;
     let listened = Listened::choose(&ports, &Host::live());
     let config = RingConfig {
         interfaces: interfaces(&args.interface, &processes),
@@ -135,14 +136,13 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     };
     let log_paths = logs.paths();
     let rows = || AskedRows::new(args, sample, !log_paths.is_empty() || target.is_some());
-    let start = |target: &Target| ProfileReader::start(target.clone(), &processes, confined);
+    let start = |target: &Target| ProfileReader::start(target.clone(), &processes, confined, &gate);
     let profiler = target.as_ref().map(start).transpose()?;
     let shared = Arc::new(Shared::default());
     let (say, notices) = channel();
     let complaints = say.clone();
     let lookup_args = QueriesArgs { keep_privileges: args.keep_privileges, ..QueriesArgs::default() };
     let lookup = Lookup::open(&lookup_args, &Host::live())?.with_server(target.clone());
-    let gate = StartGate::default();
     let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
     let known = lookup.start(shared.clone(), complain, gate.clone())?;
     let stop = stop::listen_confined(StopBehavior::Report, || {
@@ -151,7 +151,9 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         }
     })?;
     gate.open();
-    let names = names.ask(stop.flag())?;
+    let names = names.ask(stop.flag(), None)?;
+    // Who ends it before it has begun needs no profile, which the server may not give soon.
+    let profiler = profiler.filter(|_| !stop.flag().load(Ordering::Relaxed));
     known.recv_timeout(applications::PATIENCE).ok();
     let meeting = Arc::new(Mutex::new(SplitMeeting::new(rows())));
     // The capture outlives the trace, also if a signal ends that: the last packets are still in the ring then.
@@ -232,7 +234,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let profiled = profiler.and_then(|profiler| {
         let span =
             ProfiledSpan { databases: meeting.sink.databases(), time: Span { from: started, to: ended } };
-        profiler.read(span)
+        profiler.read(span, stop.flag())
     });
     let profiled = profiled.map(|read| {
         read.operations.into_iter().for_each(|operation| meeting.sink.server(operation));

@@ -2,6 +2,7 @@
 //!
 //! A thread with the network and nothing else asks for it after the trace. It only reads: it never sets a profiler.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ use sonar_view::why::{ProfiledDatabaseJson, ServerProfileJson};
 
 use super::server_operation::DescribedOperations;
 use crate::confinement::privileges;
+use crate::confinement::start_gate::StartGate;
+use crate::stop::{self, Unanswered};
 
 /// The most databases whose profiler is asked for.
 const MAX_PROFILED: usize = 64;
@@ -28,6 +31,8 @@ const MAX_DOCUMENTS: u64 = 65_536;
 const MAX_BYTES: u64 = 128 << 20;
 /// How long reading them may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long all of it may take: the driver looks for the server for 30 seconds, if nothing else is said.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30 + PATIENCE.as_secs());
 
 /// Which part of the profile is wanted.
 pub struct ProfiledSpan {
@@ -52,18 +57,21 @@ pub struct ProfileReader {
 }
 
 impl ProfileReader {
-    /// Starts the thread, which drops its privileges if `confined`. It connects when it is asked.
+    /// Starts the thread, which drops its privileges if `confined`, and keeps `gate` closed until then. It connects when it
+    /// is asked.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(target: Target, processes: &[u32], confined: bool) -> Result<Self> {
+    pub fn start(target: Target, processes: &[u32], confined: bool, gate: &StartGate) -> Result<Self> {
         let (wanted, to_read) = channel();
         let (answer, read) = channel();
         let numbers = own_numbers(processes);
+        let held = gate.hold();
         let run = move || {
             if confined {
                 privileges::give_up_but_network([&target]);
             }
+            drop(held);
             // Without a question, the program ends.
             let Ok(span) = to_read.recv() else { return };
             // Nobody may wait for it any more.
@@ -73,10 +81,24 @@ impl ProfileReader {
         Ok(Self { wanted, read })
     }
 
-    /// What the profiler wrote; `None` if the thread has failed.
-    pub fn read(self, span: ProfiledSpan) -> Option<ReadProfile> {
+    /// What the profiler wrote; `None` if the thread has failed. A server that does not answer is given up after 40 seconds,
+    /// or when `stop` is set meanwhile.
+    pub fn read(self, span: ProfiledSpan, stop: &AtomicBool) -> Option<ReadProfile> {
+        self.read_until(span, stop, Instant::now() + ANSWER_PATIENCE)
+    }
+
+    fn read_until(self, span: ProfiledSpan, stop: &AtomicBool, until: Instant) -> Option<ReadProfile> {
+        // Who has ended the trace early wants the report of it; being asked again ends the program.
+        let goes_on = AtomicBool::new(false);
+        let stop = if stop.load(Ordering::Relaxed) { &goes_on } else { stop };
         self.wanted.send(span).ok()?;
-        self.read.recv().ok()
+        match stop::answer_of(&self.read, stop, Some(until)) {
+            Ok(read) => Some(read),
+            Err(Unanswered::Stopped | Unanswered::Late) => {
+                Some(ReadProfile::failed("the server has not answered".to_owned()))
+            }
+            Err(Unanswered::Failed) => None,
+        }
     }
 }
 
@@ -101,6 +123,12 @@ fn read_profile(target: Target, processes: &[(u32, u32)], span: &ProfiledSpan) -
 }
 
 impl ReadProfile {
+    /// Nothing, and why.
+    fn failed(problem: String) -> Self {
+        let about = ServerProfileJson { problem: Some(problem), ..ServerProfileJson::default() };
+        Self { operations: Vec::new(), about }
+    }
+
     fn fill(
         &mut self,
         target: Target,
@@ -150,5 +178,39 @@ impl ReadProfile {
         self.about.databases_left_out =
             databases.iter().filter(is_asked).count().saturating_sub(MAX_PROFILED);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_core::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_given_up() {
+        let now = Instant::now();
+        let later = now + Duration::from_secs(3_600);
+        let span = || ProfiledSpan {
+            databases: Vec::new(),
+            time: Span { from: Timestamp::default(), to: Timestamp::default() },
+        };
+        // Whether the trace was ended early, until when it waits, and whether it is asked to stop meanwhile.
+        for (is_ended, until, is_asked) in [(false, now, false), (true, now, false), (false, later, true)] {
+            let (wanted, to_read) = channel::<ProfiledSpan>();
+            let (_answer, read) = channel();
+            let stop = &AtomicBool::new(is_ended);
+            let profile = std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    to_read.recv().unwrap();
+                    if is_asked {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                });
+                ProfileReader { wanted, read }.read_until(span(), stop, until)
+            });
+            let problem = profile.and_then(|profile| profile.about.problem);
+            assert_eq!(problem.as_deref(), Some("the server has not answered"), "{is_ended} {is_asked}");
+        }
     }
 }

@@ -43,6 +43,9 @@ impl EndedClients {
 
     /// Adds some, in any order. Returns for how many there was no room: for those that end last.
     pub fn add(&mut self, clients: impl IntoIterator<Item = EndedClient>) -> u64 {
+        let clients = clients.into_iter();
+        // No room for more than that: it is memory of the agent.
+        self.waiting.reserve_exact(clients.size_hint().0);
         self.waiting.extend(clients);
         self.waiting.sort_by_key(|one| std::cmp::Reverse(one.at));
         let excess = self.waiting.len().saturating_sub(self.room);

@@ -14,7 +14,7 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
@@ -124,7 +124,8 @@ impl ProcessUser {
 #[derive(Debug)]
 pub struct ProcessFiles {
     root: OwnedFd,
-    user: ProcessUser,
+    /// Whose rights count; `None`: only those that this process has itself.
+    user: Option<ProcessUser>,
     /// Paths come from the administrator: the rights of the user count only where a symbolic link leads elsewhere.
     trusts_paths: bool,
 }
@@ -170,13 +171,35 @@ impl ProcessFiles {
         if process.is_unchanged() { Ok(files) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
+    /// Those of a machine whose root folder, or a copy of it, is this one: links stay below it, and the rights are those of
+    /// this process.
+    ///
+    /// # Errors
+    /// It is no folder, or cannot be looked at.
+    pub fn of_machine(root: &Path) -> io::Result<Self> {
+        Ok(Self { root: folder(root)?, user: None, trusts_paths: true })
+    }
+
+    /// The same with one of its folders as the root folder.
+    ///
+    /// # Errors
+    /// There is none at this path, or it cannot be looked at.
+    pub fn rooted_at(&self, path: &Path) -> io::Result<Self> {
+        let FoundPath { descriptor: root, .. } = self.find(path)?;
+        match FileType::from_raw_mode(fstat(&root)?.st_mode) {
+            FileType::Directory => {
+                Ok(Self { root, user: self.user.clone(), trusts_paths: self.trusts_paths })
+            }
+            _ => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
     fn below(root: &Path, process: &Path, trusts_paths: bool) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(root, flags, Mode::empty())?;
+        let root = folder(root)?;
         let status = small(&process.join("status")).ok_or(io::ErrorKind::NotFound)?;
         let foreign = "its rights are not those of the user who started it";
         let foreign = || io::Error::new(io::ErrorKind::PermissionDenied, foreign);
-        let user = ProcessUser::parse(&status).ok_or_else(foreign)?;
+        let user = Some(ProcessUser::parse(&status).ok_or_else(foreign)?);
         Ok(Self { root, user, trusts_paths })
     }
 
@@ -201,10 +224,24 @@ impl ProcessFiles {
     /// As [`ProcessFiles::open`].
     pub fn open_descriptor(&self, process: &Process, number: u32) -> io::Result<File> {
         let file = super::regular::open(&process.folder().join("fd").join(number.to_string()))?;
-        match self.user.may(&file, READ)? {
+        match self.may(&file, READ)? {
             true => Ok(file),
             false => Err(denied()),
         }
+    }
+
+    /// The text of a symbolic link: where it leads as the process sees it.
+    ///
+    /// # Errors
+    /// There is none, or its folder cannot be searched.
+    pub fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let folder = self.find(folder)?;
+        self.check_search(&folder.descriptor, folder.by_link)?;
+        let target = readlinkat(&folder.descriptor, name, Vec::new())?;
+        Ok(OsString::from_vec(target.into_bytes()).into())
     }
 
     /// What is at a path; `None` if there is nothing.
@@ -252,7 +289,17 @@ impl ProcessFiles {
 
     fn check(&self, found: &FoundPath) -> io::Result<()> {
         let is_named = self.trusts_paths && !found.by_link;
-        if is_named || self.user.may(&found.descriptor, READ)? { Ok(()) } else { Err(denied()) }
+        if is_named || self.may(&found.descriptor, READ)? { Ok(()) } else { Err(denied()) }
+    }
+
+    /// Whether the entries of a folder may be reached, to which a link has led or not.
+    fn check_search(&self, folder: &OwnedFd, by_link: bool) -> io::Result<()> {
+        let is_named = self.trusts_paths && !by_link;
+        if is_named || self.may(folder, SEARCH)? { Ok(()) } else { Err(denied()) }
+    }
+
+    fn may(&self, file: &impl AsRawFd, right: u32) -> io::Result<bool> {
+        self.user.as_ref().map_or(Ok(true), |user| user.may(file, right))
     }
 
     /// Goes to a path, from folder to folder.
@@ -273,9 +320,7 @@ impl ProcessFiles {
                 PathPart::Name(name) => name,
             };
             let here = folders.last().unwrap_or(&self.root);
-            if (!self.trusts_paths || links > 0) && !self.user.may(here, SEARCH)? {
-                return Err(denied());
-            }
+            self.check_search(here, links > 0)?;
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let next = openat(here, &part, flags, Mode::empty())?;
             if FileType::from_raw_mode(fstat(&next)?.st_mode) == FileType::Symlink {
@@ -309,6 +354,12 @@ enum PathPart {
     Root,
     Up,
     Name(OsString),
+}
+
+/// A folder, not opened for reading.
+fn folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 /// The steps of a path, the first one last.
@@ -519,6 +570,43 @@ mod tests {
         let files = ProcessFiles::of(&users.process).unwrap();
         let error = files.open(Path::new("/log/loop")).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+    }
+
+    #[test]
+    fn links_of_a_copied_machine_stay_below_its_folder() {
+        let folder = std::env::temp_dir().join(format!("sonar-sys-copied-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let machine = folder.join("machine");
+        fs::create_dir_all(machine.join("proc/7")).unwrap();
+        fs::create_dir_all(machine.join("lib")).unwrap();
+        fs::write(folder.join("outside"), "of the host").unwrap();
+        fs::write(machine.join("file"), "of the copy").unwrap();
+        let outside = folder.join("outside");
+        for (name, to) in [
+            ("proc/7/root", Path::new("/")),
+            ("inside", Path::new("/file")),
+            ("lib/up", Path::new("../../../file")),
+            ("lib/outside", &outside),
+        ] {
+            symlink(to, machine.join(name)).unwrap();
+        }
+        let copy = ProcessFiles::of_machine(&machine).unwrap();
+        let of_process = copy.rooted_at(Path::new("/proc/7/root")).unwrap();
+        for files in [&copy, &of_process] {
+            let read = |path: &str| files.open(Path::new(path)).and_then(io::read_to_string).ok();
+            assert_eq!(read("/inside").as_deref(), Some("of the copy"));
+            assert_eq!(read("/lib/up").as_deref(), Some("of the copy"));
+            assert_eq!(read("/lib/outside"), None);
+            let link = |path: &str| files.read_link(Path::new(path)).ok();
+            assert_eq!(
+                link("/proc/7/root/lib/outside").as_ref(),
+                Some(&outside),
+                "where it would lead there"
+            );
+            assert_eq!(link("/file"), None);
+        }
+        assert!(copy.rooted_at(Path::new("/file")).is_err() && copy.rooted_at(Path::new("/proc/8")).is_err());
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

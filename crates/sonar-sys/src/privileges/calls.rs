@@ -63,6 +63,10 @@ const PRIO_PROCESS: u32 = 0;
 const F_SETSIG: u32 = 10;
 const F_SETOWN_EX: u32 = 15;
 
+/// Has the kernel ask the owner of a file before somebody else opens it, who waits for that, for 45 seconds
+/// (`F_SETLEASE` in fcntl(2)).
+const TAKING_A_LEASE: &[u32] = &[1_024];
+
 /// Types of a pair of sockets that leads nowhere: a stream ignores addresses. A datagram socket sends to any other one
 /// on this machine, and passes descriptors on.
 const STREAM: u32 = libc::SOCK_STREAM as u32;
@@ -161,6 +165,7 @@ pub(super) const ESCALATION: &[Call] = &[
     (new::PIDFD_SEND_SIGNAL, NEVER),
     (libc::SYS_fcntl, Test::Except(1, SETTING_OWNER_BY_FCNTL)),
     (libc::SYS_ioctl, Test::Except(1, SETTING_OWNER)),
+    (libc::SYS_fcntl, Test::Except(1, TAKING_A_LEASE)),
     (libc::SYS_prlimit64, Test::OwnProcessOrZero(0)),
     (libc::SYS_setpriority, Test::Among(0, &[PRIO_PROCESS])),
     (libc::SYS_setpriority, Test::Among(1, &[0])),
@@ -252,6 +257,26 @@ pub(super) const CHANGES: &[Call] = &[
     (libc::SYS_mkdir, NEVER),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_rmdir, NEVER),
+];
+
+/// Bits of a mode with which a program gets the rights of its owner or of its group, whoever executes it.
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+
+/// Modes of new files and folders, for duties that may create some.
+pub(super) const NEW_FILES: &[Call] = &[
+    (libc::SYS_openat, Test::Without(3, SET_ID)),
+    // Its mode is behind a pointer.
+    (libc::SYS_openat2, Test::Absent),
+    (libc::SYS_mknodat, Test::Without(2, SET_ID)),
+    (libc::SYS_mkdirat, Test::Without(2, SET_ID)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, Test::Without(2, SET_ID)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, Test::Without(1, SET_ID)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, Test::Without(1, SET_ID)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, Test::Without(1, SET_ID)),
 ];
 
 /// Calls that change permissions, owners, times and attributes of files, which Landlock does not restrict, and the one that

@@ -1,7 +1,7 @@
 use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::process::Command;
 use std::thread;
@@ -347,6 +347,9 @@ fn no_thread_changes_attributes_of_files() {
         // FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR.
         (libc::SYS_ioctl, [-1, 0x4008_6602]),
         (libc::SYS_ioctl, [-1, 0x401c_5820]),
+        // FS_IOC_ENABLE_VERITY and FS_IOC_SET_ENCRYPTION_POLICY.
+        (libc::SYS_ioctl, [-1, 0x4080_6685]),
+        (libc::SYS_ioctl, [-1, 0x800c_6613]),
         // fchmodat2, setxattrat, removexattrat, file_setattr
         (452, [-1, 0]),
         (463, [-1, 0]),
@@ -356,7 +359,47 @@ fn no_thread_changes_attributes_of_files() {
     let unconfined = errors_after(|| {}, CALLS);
     assert!(unconfined.iter().all(|error| error.is_some_and(|error| error != libc::EPERM)), "{unconfined:?}");
     for duty in NOT_DECODING {
-        assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 16], "{duty:?}");
+        assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 18], "{duty:?}");
+    }
+}
+
+#[test]
+fn no_thread_has_others_wait_for_a_file() {
+    const F_GETLEASE: libc::c_long = 1_025;
+    const CALLS: &[(libc::c_long, [libc::c_long; 2])] =
+        &[(libc::SYS_fcntl, [-1, 1_024]), (libc::SYS_fcntl, [-1, F_GETLEASE])];
+    assert_eq!(errors_after(|| {}, CALLS), [Some(libc::EBADF); 2]);
+    for duty in NOT_DECODING {
+        assert_eq!(errors_after(confined_to(duty), CALLS), [libc::EPERM, libc::EBADF].map(Some), "{duty:?}");
+    }
+}
+
+#[test]
+fn no_thread_creates_a_file_that_gives_its_rights_to_others() {
+    let created = |what: &str, confined: Box<dyn FnOnce() + Send>| {
+        let folder = std::env::temp_dir().join(format!("sonar-sys-set-id-{what}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let own = folder.clone();
+        let tried = thread::spawn(move || {
+            confined();
+            let file = |mode: u32| {
+                let path = own.join(format!("{mode:o}"));
+                let made = File::options().write(true).create_new(true).mode(mode).open(path);
+                made.err().and_then(|error| error.raw_os_error())
+            };
+            let made = std::fs::DirBuilder::new().mode(0o2700).create(own.join("folder"));
+            let folder = made.err().and_then(|error| error.raw_os_error());
+            ([0o600, 0o4700, 0o2700].map(file), folder)
+        });
+        let tried = tried.join().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        tried
+    };
+    assert_eq!(created("unconfined", Box::new(|| {})), ([None; 3], None));
+    let refused = Some(libc::EPERM);
+    for duty in [Duty::Writing, Duty::Storing] {
+        let tried = created(&format!("{duty:?}"), Box::new(confined_to(duty)));
+        assert_eq!(tried, ([None, refused, refused], refused), "{duty:?}");
     }
 }
 

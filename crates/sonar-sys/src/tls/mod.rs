@@ -88,10 +88,10 @@ pub enum PlaintextSource {
 pub struct TlsTracer {
     skeleton: TlsSkel<'static>,
     followed: FollowedProcesses,
-    /// What sees sockets and the ends of processes.
+    /// What sees sockets.
     links: Vec<Link>,
-    /// What sees that a process executes another program.
-    executed: Option<Link>,
+    /// What sees that processes end, and execute other programs.
+    lives: Vec<Link>,
     probes: TlsProbes,
     /// The processes for which programs were attached to a file.
     users: HashMap<ProbedFile, BTreeSet<u32>>,
@@ -155,7 +155,7 @@ impl TlsTracer {
             skeleton,
             followed: FollowedProcesses::default(),
             links: Vec::new(),
-            executed: None,
+            lives: Vec::new(),
             probes,
             users: HashMap::new(),
         })
@@ -214,7 +214,6 @@ impl TlsTracer {
             &programs.tls_exited,
             &programs.socket_received,
             &programs.socket_used,
-            &programs.tls_process_exit,
         ];
         // All or none, so that it can be tried again.
         let mut links = Vec::new();
@@ -252,14 +251,16 @@ impl TlsTracer {
         others.into_iter().try_for_each(|map| sys_bpf::replace(map.as_fd(), null.as_fd()))
     }
 
-    /// Follows one more process, by its id in the initial process namespace, until it executes another program.
+    /// Follows one more process, by its id in the initial process namespace, until it ends or executes another program.
     ///
     /// # Errors
     /// The table of processes is full ([`MAX_PROCESSES`]), or the kernel refuses.
     pub fn follow(&mut self, process: u32) -> Result<(), TraceError> {
-        if self.executed.is_none() {
-            let link = self.skeleton.progs.tls_executed.attach().map_err(|error| load_error(&error))?;
-            self.executed = Some(link);
+        if self.lives.is_empty() {
+            let programs = [&self.skeleton.progs.tls_executed, &self.skeleton.progs.tls_process_exit];
+            let links =
+                programs.into_iter().map(|program| program.attach().map_err(|error| load_error(&error)));
+            self.lives = links.collect::<Result<_, _>>()?;
         }
         update(&self.skeleton.maps.tls_processes, &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
         self.followed.add(process);
@@ -274,7 +275,7 @@ impl TlsTracer {
         let gone = self.followed.gone(alive);
         for process in &gone {
             match self.skeleton.maps.tls_processes.delete(&process.to_ne_bytes()) {
-                // It has executed another program.
+                // It has ended, or executed another program.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 deleted => deleted.map_err(|error| load_error(&error))?,
             }
@@ -507,6 +508,24 @@ mod tests {
         shell.wait().unwrap();
         tracer.leave_all_but(&[own]).unwrap();
         assert!(tracer.follows(own));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_followed_any_more() {
+        let mut tracer = match TlsTracer::load(PlaintextSource::Library, TlsRoom::AGENT) {
+            Ok(tracer) => tracer,
+            Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
+        };
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let (process, own) = (child.id(), std::process::id());
+        [process, own].into_iter().for_each(|process| tracer.follow(process).unwrap());
+        // The end of one of its threads is not that of this process.
+        std::thread::spawn(|| {}).join().unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let followed: Vec<_> = tracer.skeleton.maps.tls_processes.keys().collect();
+        assert_eq!(followed, [own.to_ne_bytes()]);
+        tracer.leave_all_but(&[own]).unwrap();
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::watched::WatchedServers;
 use crate::agent::parts::{PartSender, WindowCutter};
 use crate::agent::servers::local;
 use crate::confinement::privileges;
+use crate::confinement::start_gate::StartGate;
 use crate::queries::live::now;
 
 /// How often the machine is read.
@@ -39,18 +40,20 @@ pub struct MachineTask {
     pub confined: bool,
 }
 
-/// Starts the thread. It drops its privileges by itself.
+/// Starts the thread. It drops its privileges by itself, and keeps `gate` closed until then.
 ///
 /// # Errors
 /// It cannot be started.
-pub fn start(task: MachineTask) -> Result<JoinHandle<()>> {
+pub fn start(task: MachineTask, gate: &StartGate) -> Result<JoinHandle<()>> {
     let builder = std::thread::Builder::new().name(Collector::Machine.name().to_owned());
+    let held = gate.hold();
     let run = move || {
         if task.confined {
             // `io` and `fd` of a process are its user's, and tell only who may inspect the process.
             let keep = [capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
             privileges::give_up(Duty::Observing, &["/proc", "/sys"], &keep);
         }
+        drop(held);
         read(&task);
     };
     builder.spawn(run).context("cannot start a thread")

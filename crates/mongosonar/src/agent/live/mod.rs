@@ -175,50 +175,10 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
         KnownApplications::default()
     }));
     drop(opening);
-    let (to, parts) = part_channel(WAITING);
     // Opening it may take a privilege that is dropped.
     let kernel_log = KernelLog::open().ok();
-    let positions = Arc::new(LogPositions::stored(&store.positions()));
-    let mut agent = LiveAgent {
-        starter,
-        pulse,
-        assembler: Assembler::new(store, plan.folder).bounded(),
-        servers: LocalServers::default(),
-        lives: ServerLives::default(),
-        watched: Arc::new(WatchedServers::default()),
-        positions,
-        queries: None,
-        threads: BTreeMap::new(),
-        restarts: BTreeMap::new(),
-        costs: CostMeter::default(),
-        refused: None,
-        network_problem: None,
-        network_seen: None,
-        gate: StartGate::default(),
-        notices: Vec::new(),
-        searched: None,
-        last_end: None,
-        stated: None,
-        kept: None,
-        kernel_log,
-        store_folder: StoreFolder::at(plan.folder),
-        store_problem: None,
-        last_loss: None,
-        losses_reported: 0,
-        status_problem: None,
-        unanswered: None,
-        helpers: HelperWatch::default(),
-        restart_reason: None,
-        late_answers: 0,
-        begun: ClockReading::now(),
-        applications,
-        manager,
-        board,
-        inspector,
-        parts,
-        to,
-        plan,
-    };
+    let opened = OpenedAgent { starter, pulse, store, kernel_log, applications, manager, board, inspector };
+    let mut agent = LiveAgent::new(plan, opened);
     if let Some(missing) = sonar_sys::privileges::missing_to_leave_root().filter(|_| agent.plan.confined) {
         agent.note(format!(
             "its threads and helpers stay root, because {missing} (mongosonar doctor says what helps)"
@@ -264,6 +224,18 @@ fn give_up(config: Option<&Path>, folder: &Path) {
     let config =
         config.and_then(Path::parent).map_or_else(|| PathBuf::from("/etc/mongosonar"), Path::to_path_buf);
     privileges::give_up_but_writing(&[Path::new("/proc"), Path::new("/sys"), &config], folder, &[]);
+}
+
+/// What an agent has when it begins.
+struct OpenedAgent {
+    starter: ThreadStarter,
+    pulse: Arc<StorePulse>,
+    store: SqliteHistory,
+    kernel_log: Option<KernelLog>,
+    applications: Arc<KnownApplications>,
+    manager: Arc<ServiceManager>,
+    board: Arc<CollectorBoard>,
+    inspector: Arc<Inspector>,
 }
 
 /// An agent that runs.
@@ -333,6 +305,54 @@ struct CollectorThread {
     stop: Arc<AtomicBool>,
 }
 
+impl<'a> LiveAgent<'a> {
+    /// One without collectors, which has seen nothing yet.
+    fn new(plan: LivePlan<'a>, opened: OpenedAgent) -> Self {
+        let OpenedAgent { starter, pulse, store, kernel_log, applications, manager, board, inspector } = opened;
+        let (to, parts) = part_channel(WAITING);
+        Self {
+            starter,
+            pulse,
+            positions: Arc::new(LogPositions::stored(&store.positions())),
+            assembler: Assembler::new(store, plan.folder).bounded(),
+            servers: LocalServers::default(),
+            lives: ServerLives::default(),
+            watched: Arc::new(WatchedServers::default()),
+            queries: None,
+            threads: BTreeMap::new(),
+            restarts: BTreeMap::new(),
+            costs: CostMeter::default(),
+            refused: None,
+            network_problem: None,
+            network_seen: None,
+            gate: StartGate::default(),
+            notices: Vec::new(),
+            searched: None,
+            last_end: None,
+            stated: None,
+            kept: None,
+            kernel_log,
+            store_folder: StoreFolder::at(plan.folder),
+            store_problem: None,
+            last_loss: None,
+            losses_reported: 0,
+            status_problem: None,
+            unanswered: None,
+            helpers: HelperWatch::default(),
+            restart_reason: None,
+            late_answers: 0,
+            begun: ClockReading::now(),
+            applications,
+            manager,
+            board,
+            inspector,
+            parts,
+            to,
+            plan,
+        }
+    }
+}
+
 impl LiveAgent<'_> {
     /// Opens what needs privileges; gives the logs that name the applications of open connections. A collector that
     /// fails is reported, and the others go on.
@@ -378,7 +398,7 @@ impl LiveAgent<'_> {
                 stop: stop.clone(),
                 confined: self.plan.confined,
             };
-            let handle = machine::start(task)?;
+            let handle = machine::start(task, &self.gate)?;
             self.threads.insert(Collector::Machine, CollectorThread { handle, stop });
         }
         if self.plan.runs(Collector::Status) {

@@ -316,6 +316,11 @@ impl QueriesCollector {
         }
     }
 
+    /// The bytes of those that threads have not taken yet.
+    pub fn ends_memory(&self) -> usize {
+        self.told.upgrade().map_or(0, |ends| ends.capacity() * size_of::<EndedClient>())
+    }
+
     /// Answers of the helper that opens rings so far that came late.
     pub fn late_answers(&self) -> u64 {
         self.opener.late_answers()

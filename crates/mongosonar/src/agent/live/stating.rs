@@ -12,7 +12,7 @@ use sonar_view::agent::{AgentStatus, HeldBytes, WatchedServer};
 use super::board::SourceId;
 use super::inspector::FoundServer;
 use super::report::folder_bytes;
-use super::{LiveAgent, status_file};
+use super::{LiveAgent, QueriesCollector, status_file};
 use crate::agent::memory::{Holder, MemoryPlace};
 use crate::agent::process_memory;
 use crate::history::StoreArgs;
@@ -55,6 +55,8 @@ impl LiveAgent<'_> {
         held.set(Holder::Open, self.assembler.memory());
         held.set(Holder::Store, self.assembler.store().memory());
         held.set(Holder::Parts, self.parts.memory() + self.parts.channel_memory());
+        let told = self.queries.as_ref().map_or(0, QueriesCollector::ends_memory);
+        held.set(Holder::ClientEnds, self.watched.clients_memory() + told);
         if let Some(queries) = &self.queries {
             let (decoders, windows) = queries.memory();
             held.set(Holder::Decoders, decoders);

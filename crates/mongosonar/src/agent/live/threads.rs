@@ -80,3 +80,81 @@ impl LiveAgent<'_> {
         (0..WAITING.div_ceil(TAKEN_AT_ONCE)).for_each(|_| self.take(Duration::ZERO));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::{Arc, Mutex};
+
+    use super::super::board::CollectorBoard;
+    use super::super::inspector::Inspector;
+    use super::super::opener::RingOpener;
+    use super::super::plan::LivePlan;
+    use super::super::queries::QueriesCollector;
+    use super::super::{OpenedAgent, StorePulse};
+    use super::*;
+    use crate::agent::notify::ServiceManager;
+    use crate::agent::settings::{AgentSettings, QueriesTable};
+    use crate::agent::store;
+    use crate::confinement::thread_starter::ThreadStarter;
+    use crate::queries::live::OperationListener;
+
+    /// Listens to nothing.
+    struct Deaf;
+
+    impl OperationListener for Deaf {
+        fn operation(&mut self, _: &sonar_core::Operation<'_>) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn agent(folder: &Path) -> LiveAgent<'_> {
+        let settings = AgentSettings::default();
+        let store = store::open(folder, &settings.store, true).unwrap();
+        let plan = LivePlan {
+            settings,
+            targets: Vec::new(),
+            config: None,
+            tunnels: false,
+            folder,
+            once: None,
+            confined: false,
+        };
+        let opened = OpenedAgent {
+            starter: ThreadStarter::Here,
+            pulse: Arc::new(StorePulse::default()),
+            store,
+            kernel_log: None,
+            applications: Arc::default(),
+            manager: Arc::new(ServiceManager::from_environment()),
+            board: Arc::new(CollectorBoard::new(|collector| plan.runs(collector))),
+            inspector: Arc::new(Inspector::start(&[], None, false)),
+        };
+        LiveAgent::new(plan, opened)
+    }
+
+    #[test]
+    fn nothing_is_passed_on_to_a_split_that_has_ended() {
+        for ends_by_itself in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut agent = agent(folder.path());
+            let listener: Arc<Mutex<dyn OperationListener>> = Arc::new(Mutex::new(Deaf));
+            let queries = QueriesCollector::new(RingOpener::Here, &QueriesTable::default(), Vec::new());
+            agent.queries = Some(queries.with_listener(Some(listener.clone())));
+            let handle = std::thread::spawn(|| {});
+            while !handle.is_finished() {
+                std::thread::yield_now();
+            }
+            agent.threads.insert(Collector::Split, CollectorThread { handle, stop: Arc::default() });
+            match ends_by_itself {
+                true => agent.keep_threads(),
+                false => agent.end(Collector::Split),
+            }
+            assert_eq!(Arc::strong_count(&listener), 1, "{ends_by_itself}");
+        }
+    }
+}

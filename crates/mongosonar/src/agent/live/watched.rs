@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sonar_core::Timestamp;
 use sonar_core::history::{Event, EventKind};
-use sonar_decode::EndedClient;
 
 use super::client_ends::ClientEnds;
 use super::inspector::FoundServer;
@@ -44,6 +43,14 @@ pub enum LoggedEnd {
     Ends(Event),
 }
 
+/// The addresses of this host, besides loopback.
+#[derive(Debug, Default)]
+struct HostAddresses {
+    all: BTreeSet<IpAddr>,
+    /// The same, for the ends of all connections together; `None` where they cannot be listed.
+    shared: Option<Arc<[IpAddr]>>,
+}
+
 /// The servers of the last search.
 #[derive(Debug, Default)]
 pub struct WatchedServers {
@@ -54,8 +61,8 @@ pub struct WatchedServers {
     upgrades: Mutex<Vec<FoundUpgrade>>,
     /// The time of the last sample of `diagnostic.data` by port.
     sampled: Mutex<BTreeMap<u16, Timestamp>>,
-    /// The addresses of this host, besides loopback.
-    addresses: Mutex<BTreeSet<IpAddr>>,
+    /// The addresses of this host.
+    addresses: Mutex<HostAddresses>,
     /// Ends of servers found in logs. Windows, with the same events, come some seconds later.
     logged: Mutex<Vec<LoggedEnd>>,
     /// Ends of connections found in logs, until the capture takes them.
@@ -107,18 +114,20 @@ impl WatchedServers {
     }
 
     /// Notes the connections to the server at a port that have ended, as its log says.
-    pub fn clients_ended(&self, port: u16, ended: ClientEnds) {
+    pub fn clients_ended(&self, port: u16, mut ended: ClientEnds) {
         if ended == ClientEnds::default() {
             return;
         }
-        let host: Arc<[IpAddr]> =
-            self.addresses.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        // Unknown where they cannot be listed.
-        let host = (!host.is_empty()).then_some(host);
-        let ClientEnds { waiting, left_out } = ended;
-        let of_server = |client| EndedClient { server_port: Some(port), host: host.clone(), ..client };
-        let ended = ClientEnds { waiting: waiting.into_iter().map(of_server).collect(), left_out };
+        let host = self.addresses.lock().unwrap_or_else(PoisonError::into_inner).shared.clone();
+        for client in &mut ended.waiting {
+            (client.server_port, client.host) = (Some(port), host.clone());
+        }
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).append(ended);
+    }
+
+    /// The bytes of ends of connections that nobody has taken yet.
+    pub fn clients_memory(&self) -> usize {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).memory()
     }
 
     /// Ends of connections found in logs since the last call.
@@ -197,19 +206,23 @@ impl WatchedServers {
 
     /// This host has these addresses now, besides loopback.
     pub fn set_addresses(&self, addresses: BTreeSet<IpAddr>) {
-        *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+        let mut known = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.all != addresses {
+            let shared = (!addresses.is_empty()).then(|| addresses.iter().copied().collect());
+            *known = HostAddresses { all: addresses, shared };
+        }
     }
 
     /// Whether this is an address of this host, besides loopback.
     pub fn has_address(&self, ip: IpAddr) -> bool {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).contains(&ip)
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).all.contains(&ip)
     }
 
     /// Adds them to the servers that ran before: a connection to one that has ended is still named as before. The
     /// addresses are those of now.
     pub fn add_to(&self, servers: &mut LocalServers) {
         servers.ports.extend(self.all().iter().map(|server| server.port));
-        servers.addresses.clone_from(&self.addresses.lock().unwrap_or_else(PoisonError::into_inner));
+        servers.addresses.clone_from(&self.addresses.lock().unwrap_or_else(PoisonError::into_inner).all);
     }
 }
 

@@ -111,7 +111,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let retire = if args.each { RETIRE_EACH } else { RETIRE };
     // Before the rings, because attaching programs to libraries may take seconds.
     let trace = helpers.map(SplitHelpers::trace);
-    let names = FileNamesQuestion::to(server.clone().filter(|_| trace.is_some()), confined)?;
+    let gate = StartGate::default();
+    let names = FileNamesQuestion::to(server.clone().filter(|_| trace.is_some()), confined, &gate)?;
     let config = RingConfig {
         interfaces: args.interface.clone(),
         filter: PacketFilter {
@@ -169,14 +170,13 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // the network, and gives up the rest by itself.
     let complaints = say.clone();
     let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
-    let gate = StartGate::default();
     let lookup = Lookup::open(args, &Host::live())?.with_server(server);
     let lookup = lookup.start(shared.clone(), complain, gate.clone())?;
     let steps = match screen && args.store.folder().is_dir() {
-        true => Some(HistorySteps::start(&args.store, None, confined)?),
+        true => Some(HistorySteps::start(&args.store, None, confined, &gate)?),
         false => None,
     };
-    let key_log = key_log.map(|key_log| key_log.following(confined)).transpose()?;
+    let key_log = key_log.map(|key_log| key_log.following(confined, &gate)).transpose()?;
     // From here on nothing is opened by this thread.
     ResourceUsage::now()?;
     let stop = signals.watch(|| match &trace {
@@ -192,7 +192,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             .context("cannot start a thread")?;
     }
     gate.open();
-    let names = names.ask(&stop)?;
+    let names = names.ask(&stop, None)?;
     lookup.recv_timeout(applications::PATIENCE).ok();
     let interval = args.interval.unwrap_or(INTERVAL);
     let window = args.window_settings();

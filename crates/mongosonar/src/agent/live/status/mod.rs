@@ -42,10 +42,12 @@ pub fn start(
     confined: bool,
     gate: StartGate,
 ) -> Result<JoinHandle<()>> {
+    let held = gate.hold();
     let run = move || {
         if confined {
             privileges::give_up_but_network(&targets);
         }
+        drop(held);
         gate.wait();
         std::thread::scope(|scope| {
             for (number, target) in (1..).zip(&targets) {
