@@ -215,6 +215,32 @@ fn a_process_that_only_calls_itself_a_server_is_none() {
 }
 
 #[test]
+fn a_server_in_a_network_of_its_own_is_reported_with_the_addresses_of_that() {
+    let Some(mut helper) = ConfinedHelper::start(&[]) else { return };
+    let folder = SharedFolder::new("network");
+    let program = folder.program();
+    let here = Listening::start(&program, USER, &[]);
+    assert_eq!(helper.server(&here).expect("it runs the program and listens").network, None);
+    let set_up = "ip link set lo up && ip address add 192.0.2.7/32 dev lo && exec \"$0\" -S -c \"$1\"";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", set_up]).arg(&program).arg(LISTENS);
+    let Ok(mut child) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+        println!("skipped: unshare is not installed");
+        return;
+    };
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    // They execute each other, so it is one process.
+    let there = Listening(child);
+    if line != "listens\n" {
+        println!("skipped: no network namespace can be made here");
+        return;
+    }
+    let found = helper.server(&there).expect("it runs the program and listens");
+    assert_eq!(found.network, Some(["192.0.2.7".parse().unwrap()].into()));
+}
+
+#[test]
 fn a_server_without_a_socket_that_listens_is_none() {
     let Some(mut helper) = ConfinedHelper::start(&[]) else { return };
     let folder = SharedFolder::new("silent");
