@@ -517,16 +517,18 @@ fn a_configuration_is_used_only_once_it_is_accepted() {
 #[test]
 fn the_end_of_a_process_is_known_before_anybody_asks_for_its_exit_code() {
     let inspector = Inspector::start(&[], None, false);
-    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "read line; exit 0"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     let pid = child.id();
     let started = Host::live().stat(pid).unwrap().started;
     let server = FoundServer { pid, started, ..FoundServer::default() };
     assert!(!inspector.has_ended(&server));
     assert!(inspector.has_ended(&FoundServer { started: started + 1, ..server.clone() }), "another process");
     drop(child.stdin.take());
-    while !inspector.has_ended(&server) {
-        std::thread::yield_now();
-    }
+    // The kernel closes its output after it has begun to end.
+    child.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
+    assert!(inspector.has_ended(&server));
     assert!(child.wait().unwrap().success());
     assert!(inspector.has_ended(&server));
 }
