@@ -1,11 +1,15 @@
 """What happens to the processes of servers is in the history of the agent, whatever their logs say."""
 
 import contextlib
+import ctypes
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import sys
+import threading
 
 import bson
 import pytest
@@ -13,6 +17,7 @@ from test_agent import agent, described, free_port
 from test_agent_split import threaded
 from test_incidents import write
 from test_live import mock
+from test_netns import inside, ip, join_by_veth, namespaces
 
 import labkit
 
@@ -149,3 +154,71 @@ def test_what_is_in_flight_on_a_connection_ends_with_it_although_only_the_log_sa
         assert running.stop() == 0
     outcomes = {name: (found[name]["calls"], found[name]["unanswered"]) for name in clients}
     assert outcomes == {"closed": (1, 1), "open": (0, 0)}, found
+
+
+# Takes connections and never answers.
+SILENT = """
+import socket, sys
+listener, kept = socket.create_server(("0.0.0.0", int(sys.argv[2]))), []
+print("ready", sys.argv[2], flush=True)
+while True:
+    kept.append(listener.accept())
+"""
+CLONE_NEWNET = 0x40000000
+
+
+def connect_in(namespace, address):
+    """A connection from a network namespace."""
+    made = []
+
+    def connect():
+        with open(f"/run/netns/{namespace}") as place:
+            if ctypes.CDLL(None, use_errno=True).setns(place.fileno(), CLONE_NEWNET) == 0:
+                made.append(socket.create_connection(address))
+
+    # Only this thread goes there.
+    thread = threading.Thread(target=connect)
+    thread.start()
+    thread.join()
+    return made[0]
+
+
+def test_what_is_in_flight_on_a_server_in_a_container_ends_with_its_log_and_its_process(tmp_path):
+    """A server of the host has the same port: what is in flight on that one stays."""
+    port, log, program = free_port(), tmp_path / "mongod.log", tmp_path / "mongod"
+    write(log, "CONTROL", 20698, "main", "***** SERVER RESTARTED *****", {})
+    shutil.copy(os.path.realpath(sys.executable), program)
+    silent = lambda *options: [program, "-S", "-c", SILENT, "--port", port, *options]
+    with namespaces("host", "container") as ns, contextlib.ExitStack() as stack:
+        join_by_veth((ns["host"], "h0", "10.96.1.1/24"), (ns["container"], "c0", "10.96.1.2/24"))
+
+        def started(namespace, *options):
+            command = [*inside(ns[namespace]), *silent(*options)]
+            child = stack.enter_context(labkit.process(command, stdout=subprocess.PIPE))
+            labkit.first_line(child)
+            return child
+
+        contained = started("container", "--logpath", log)
+        started("host")
+        config = f"[collectors]\nfiles = false\n[queries]\nport = [{port}]\n"
+        running = stack.enter_context(agent(tmp_path, config, prefix=inside(ns["host"])))
+        running.wait_for("log", "working")
+        running.wait_for("queries", "working")
+        clients = {}
+        for name, address in (("closed", "10.96.1.2"), ("open", "10.96.1.2"), ("other", "127.0.0.1")):
+            clients[name] = stack.enter_context(connect_in(ns["host"], (address, port)))
+            find = bson.encode({"find": name, "$db": "lab"})
+            clients[name].sendall(mock.msg([mock.kind_0(find)], 1))
+        in_flight = lambda: [rows(running.store).get(name, {}).get("in_flight") for name in clients]
+        running.wait(lambda: in_flight() == [1, 1, 1], "the queries in flight")
+        address = "{}:{}".format(*clients["closed"].getsockname())
+        # The kernel sends nothing then (TCP_REPAIR), as if the capture had lost the end of the connection.
+        clients["closed"].setsockopt(socket.IPPROTO_TCP, 19, 1)
+        clients["closed"].close()
+        write(log, "NETWORK", 22944, "conn1", "Connection ended", {"remote": address, "connectionCount": 1})
+        running.wait(lambda: in_flight() == [0, 1, 1], "the end of the one")
+        # Nor is the end of its process to be seen on the wire.
+        ip("-n", ns["host"], "link", "set", "h0", "down")
+        contained.kill()
+        running.wait(lambda: in_flight() == [0, 0, 1], "the end of the other one")
+        assert running.stop() == 0

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import { outcome } from "../src/pages/comparison";
-import { caller, columnsOf, label, pointsNote, REMARKS } from "../src/pages/digest";
+import { caller, columnsOf, coverageTitle, incomplete, label, pointsNote, REMARKS } from "../src/pages/digest";
 import { shown } from "../src/parts/columns";
 import type { Comparison, Digest, DigestRow } from "../src/report";
 
@@ -65,6 +65,28 @@ describe("the chart of single operations", () => {
     );
     expect(note(300000, 300000, 100000)).toBe("100k of 300k operations, chosen at random.");
     expect(note(4199, 20, 20, 2)).toBe("All 20 operations of one source.");
+  });
+});
+
+describe("the coverage", () => {
+  const report = (found: Partial<Digest>) => ({ lost: {}, ...found }) as Digest;
+  const part = { way: "known in part", what: ["documents of an unknown form: 1", "messages that a snap length cut: 2"] };
+
+  it("says that all was read only where nothing is missing or known in part", () => {
+    expect(coverageTitle(report({}))).toBe("Coverage: all of it was read");
+    expect(coverageTitle(report({ incomplete: [] }))).toBe("Coverage: all of it was read");
+    expect(coverageTitle(report({ incomplete: [part] }))).toBe("Coverage: some is known in part");
+    const unread = { way: "not read", what: ["frames that are no IP packets: 3 of 9 packets"] };
+    expect(coverageTitle(report({ lost: { gaps: 1 }, incomplete: [unread, part] }))).toBe(
+      "Coverage: not all was read, some is known in part",
+    );
+  });
+
+  it("says what is known in part in words", () => {
+    expect(incomplete(report({ incomplete: [part] }))).toEqual([
+      "Known in part: documents of an unknown form: 1; messages that a snap length cut: 2",
+    ]);
+    expect(incomplete(report({}))).toEqual([]);
   });
 });
 

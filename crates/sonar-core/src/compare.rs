@@ -184,6 +184,11 @@ pub(crate) fn two_sided(z: f64) -> f64 {
 /// How much more the means of a timeline's parts vary than those of independent operations would, as a
 /// ratio of variances; at least 1.
 pub fn dispersion(timeline: &Timeline, latency: &Histogram) -> f64 {
+    dispersion_of(timeline.iter().map(|(_, bucket)| bucket), latency)
+}
+
+/// The same for parts of any equal width.
+pub(crate) fn dispersion_of(parts: impl Iterator<Item = TimeBucket>, latency: &Histogram) -> f64 {
     let calls = latency.count() as f64;
     if calls < 2.0 {
         return 1.0;
@@ -199,13 +204,13 @@ pub fn dispersion(timeline: &Timeline, latency: &Histogram) -> f64 {
         .sum::<f64>()
         + latency.zero_count() as f64 * mean * mean;
     let variance = spread / (calls - 1.0);
-    let parts: Vec<_> = timeline.iter().filter(|(_, bucket)| bucket.calls > 0).collect();
+    let parts: Vec<_> = parts.filter(|bucket| bucket.calls > 0).collect();
     if variance <= 0.0 || parts.len() < 3 {
         return 1.0;
     }
     let chi: f64 = parts
         .iter()
-        .map(|(_, bucket)| {
+        .map(|bucket| {
             let off = bucket.latency_ns as f64 / bucket.calls as f64 - mean;
             off * off * bucket.calls as f64 / variance
         })
@@ -215,13 +220,16 @@ pub fn dispersion(timeline: &Timeline, latency: &Histogram) -> f64 {
 
 /// Calls per second of a row over the time that was observed, with the dispersion of the calls per part of that time.
 pub fn rate(figures: &Figures, observed: &ObservedParts) -> Rate {
-    let seconds = observed.seconds();
-    let calls = figures.calls as f64;
+    rate_over(figures.calls, observed.seconds(), &observed.calls(figures.timeline()))
+}
+
+/// Calls per second over the seconds that were observed, whose parts are known by their calls and seconds.
+pub(crate) fn rate_over(calls: u64, seconds: f64, parts: &[(u64, f64)]) -> Rate {
+    let calls = calls as f64;
     if seconds <= 0.0 {
         return Rate { calls, ..Rate::default() };
     }
     let per_second = calls / seconds;
-    let parts = observed.calls(figures.timeline());
     // For independent calls, the variance in a part is the number that is expected in it.
     let square = |&(calls, seconds): &(u64, f64)| {
         let expected = per_second * seconds;

@@ -251,6 +251,11 @@ pub(crate) fn students_t(confidence: f64, freedom: f64) -> Option<f64> {
     Some(t.inverse_cdf(0.5 + confidence.clamp(0.0, 0.999_999) / 2.0))
 }
 
+/// Probability of a value of Student's t at least this far from 0, in both directions.
+pub(crate) fn beyond_t(t: f64, freedom: f64) -> Option<f64> {
+    Some(2.0 * StudentsT::new(0.0, 1.0, freedom).ok()?.cdf(-t.abs()))
+}
+
 /// A whole measurement.
 #[derive(Clone, Debug, Default)]
 pub struct ImpactRun {

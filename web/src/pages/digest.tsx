@@ -228,6 +228,7 @@ export function DigestPage({ report }: { report: Digest }) {
       <Words tone="verdict" lines={report.answer ? [report.answer] : []} />
       <Words tone="bad" lines={report.notes} />
       <Lost lost={report.lost} words={report.lost_in_words} />
+      <Words lines={incomplete(report)} />
       <div class="tiles">
         <Tile
           name="operations"
@@ -720,10 +721,22 @@ function Server({ report, clock }: { report: Digest; clock: Clock }) {
   );
 }
 
-// Of a capture, the counters say what is known in part.
-function coverageTitle(report: Digest) {
-  if (Object.values(report.lost).some((n) => n > 0)) return "Coverage: not all was read";
-  return report.coverage ? "Coverage" : "Coverage: all of it was read";
+const WAYS: Record<string, string> = {
+  "not read": "not all was read",
+  "left out as asked": "some was left out as asked",
+  "known in part": "some is known in part",
+};
+
+/** What was not read or is not known in full, a sentence for each way. */
+export const incomplete = (report: Digest): string[] =>
+  (report.incomplete ?? []).map(({ way, what }) => `${way[0]?.toUpperCase()}${way.slice(1)}: ${what.join("; ")}`);
+
+/** Whether all of it was read, as the text says it. */
+export function coverageTitle(report: Digest): string {
+  const lost = Object.values(report.lost).some((n) => n > 0);
+  const ways = (report.incomplete ?? []).map(({ way }) => WAYS[way] ?? way);
+  const parts = [...new Set([...(lost ? ["not all was read"] : []), ...ways])];
+  return `Coverage: ${parts.join(", ") || "all of it was read"}`;
 }
 
 function Coverage({ report }: { report: Digest }) {

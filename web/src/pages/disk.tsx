@@ -325,6 +325,7 @@ export function DiskComparisonPage({ report }: { report: DiskComparison }) {
     pair.p99_ns[0] && pair.p99_ns[1] != null ? pair.p99_ns[1] / pair.p99_ns[0] : null;
   return (
     <Shell title="Two disk tests" about={{ ...report.about, sources: [] }} facts={facts}>
+      <Words tone="verdict" lines={[report.answer]} />
       <Plots runs={report.runs} names={names} />
       <section>
         <h2>Side by side</h2>

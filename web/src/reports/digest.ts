@@ -116,6 +116,8 @@ export interface Digest {
   sources?: readonly unknown[];
   /** The same in words; missing in documents of earlier versions. */
   lost_in_words?: string[];
+  /** What was not read although nothing of it was lost, and what is not known in full. */
+  incomplete?: { way: string; what: string[] }[];
   zone: Zone;
   precision_ns: number;
   rows_total: number;

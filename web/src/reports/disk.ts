@@ -91,6 +91,8 @@ export interface DiskRun {
 export interface DiskComparison {
   kind: "disk_compare";
   about: About;
+  /** Which run is faster, in one sentence. */
+  answer: string;
   names: [string, string];
   steps: {
     in_flight: number;

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use sonar_core::{Endpoint, InFlightOperations, Operation, Timestamp};
-use sonar_decode::EndedServer;
+use sonar_core::{Endpoint, InFlightOperations, Operation};
 
 /// A server of this host in the history.
 pub const fn local(port: u16) -> Endpoint {
@@ -25,11 +24,6 @@ impl LocalServers {
     pub fn name(&self, server: Endpoint) -> Endpoint {
         let is_of_host = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified() || self.addresses.contains(&ip);
         if self.ports.contains(&server.port) && is_of_host(server.ip()) { local(server.port) } else { server }
-    }
-
-    /// The server at a port of this host, whose process had ended at this time.
-    pub fn ended(&self, port: u16, at: Timestamp) -> EndedServer {
-        EndedServer { port, addresses: self.addresses.iter().copied().collect(), at }
     }
 
     /// An operation with the name of its server.

@@ -130,7 +130,7 @@ pub struct QueriesArgs {
     /// Read encrypted connections even where a probe in the TLS library costs 4 microseconds a call instead of 0.5
     #[arg(long, conflicts_with_all = ["read", "no_tls", "tls_keylog"], help_heading = "What to capture")]
     pub tls_any_cost: bool,
-    /// Log of a mongod or mongos that says which applications are on connections opened before the capture; repeat for several [default: the logs of the servers here; with --read: none]
+    /// Log of a mongod or mongos that says which applications are on connections opened before the capture. A live capture reads it once, at its start: later connections are captured from their beginning. Repeat for several [default: the logs of the servers here; with --read: none]
     #[arg(long, value_name = "FILE", help_heading = "What to capture")]
     pub log: Vec<PathBuf>,
     #[command(

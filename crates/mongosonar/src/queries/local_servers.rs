@@ -44,11 +44,19 @@ struct ListeningServer {
     started: u64,
 }
 
+/// The addresses of a network namespace that is not ours, besides loopback; `None`: it is ours.
+type OtherNetwork = Option<BTreeSet<IpAddr>>;
+
 /// A port whose server has ended, and when its connections were silent.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SilentPort {
     port: u16,
     at: Timestamp,
+    /// Where the server was.
+    network: OtherNetwork,
+    /// Whether it may have been reached at the addresses of this host: in its network, or as its port was published there
+    /// and no server of this host has it.
+    is_at_host: bool,
 }
 
 /// Where a process listens.
@@ -98,7 +106,7 @@ pub struct ServerNews {
 /// The servers that are known.
 #[derive(Debug, Default)]
 struct KnownProcesses {
-    all: BTreeSet<ListeningServer>,
+    all: BTreeMap<ListeningServer, OtherNetwork>,
     searched: Option<Instant>,
     processes: ProcessLooks,
 }
@@ -109,7 +117,7 @@ struct ProcessLooks(Option<BTreeMap<u32, u8>>);
 
 impl ProcessLooks {
     /// Looks at the new ones; whether one of them is that of a server that has just started, and may listen by now.
-    fn look(&mut self, host: &Host, known: &BTreeSet<ListeningServer>) -> bool {
+    fn look(&mut self, host: &Host, known: &BTreeMap<ListeningServer, OtherNetwork>) -> bool {
         let Ok(ids) = host.process_ids() else { return false };
         // Those that were there first are found by a search.
         let first = if self.0.is_some() { 0 } else { MAY_BECOME };
@@ -117,7 +125,7 @@ impl ProcessLooks {
         let mut has_started = false;
         let look = |pid: u32| {
             let looks = before.get(&pid).copied().unwrap_or(first);
-            let may_start = looks < MAY_LISTEN && !known.iter().any(|one| one.pid == pid);
+            let may_start = looks < MAY_LISTEN && !known.keys().any(|one| one.pid == pid);
             let is_server = may_start && servers::is_serving(host, pid);
             has_started |= is_server;
             let is_settled = !is_server && looks >= MAY_BECOME;
@@ -131,12 +139,9 @@ impl ProcessLooks {
 impl KnownProcesses {
     /// Looks whether processes have ended, and searches for others if that is due. `time` is now.
     fn look(&mut self, host: &Host, time: Timestamp) -> ServerNews {
-        let (ended, running): (Vec<_>, BTreeSet<_>) = {
-            let has_ended = |one: &ListeningServer| servers::has_ended(host, one.pid, one.started);
-            let (ended, running): (BTreeSet<_>, BTreeSet<_>) =
-                self.all.iter().partition(|one| has_ended(one));
-            (ended.into_iter().collect(), running)
-        };
+        let (ended, running): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.all)
+            .into_iter()
+            .partition(|(one, _)| servers::has_ended(host, one.pid, one.started));
         // One that runs but cannot be found any more is still followed.
         self.all = running;
         let has_started = self.processes.look(host, &self.all);
@@ -148,12 +153,15 @@ impl KnownProcesses {
             self.searched = Some(Instant::now());
             news.found = self.search(host);
         }
-        for one in &ended {
-            let others = self.all.iter().filter(|other| other.port == one.port);
-            let started = others.map(|other| servers::started_at(other.started, time));
-            news.ended.push(SilentPort { port: one.port, at: servers::silent_before(time, started) });
+        for (one, network) in ended {
+            let port = one.port;
+            let others = || self.all.iter().filter(move |(other, _)| other.port == port);
+            let started = others().map(|(other, _)| servers::started_at(other.started, time));
+            let at = servers::silent_before(time, started);
+            let is_at_host = network.is_none() || !others().any(|(_, other)| other.is_none());
+            news.ended.push(SilentPort { port, at, network, is_at_host });
         }
-        let ports: BTreeSet<u16> = self.all.iter().map(|one| one.port).collect();
+        let ports: BTreeSet<u16> = self.all.keys().map(|one| one.port).collect();
         news.ports = ports.into_iter().collect();
         news
     }
@@ -164,8 +172,9 @@ impl KnownProcesses {
         for found in &listeners {
             let Some(stat) = host.stat(found.pid) else { continue };
             if self.all.len() < MAX_SERVERS {
-                let port = found.address.port();
-                self.all.insert(ListeningServer { port, pid: found.pid, started: stat.started });
+                let (port, pid) = (found.address.port(), found.pid);
+                let network = host.addresses_of_other_network(pid);
+                self.all.insert(ListeningServer { port, pid, started: stat.started }, network);
             }
         }
         let addresses = host.addresses().ok()?.into_iter().collect();
@@ -205,11 +214,12 @@ impl LocalServerSearch {
     /// The servers that have ended, at the addresses of the start and of now: connections to both were captured.
     fn ended(&self, news: &ServerNews) -> Vec<EndedServer> {
         let now = news.found.iter().flat_map(|found| &found.addresses);
-        let addresses: BTreeSet<IpAddr> = self.addresses.iter().chain(now).copied().collect();
-        let server = |one: &SilentPort| EndedServer {
-            port: one.port,
-            addresses: addresses.iter().copied().collect(),
-            at: one.at,
+        let of_host: BTreeSet<IpAddr> = self.addresses.iter().chain(now).copied().collect();
+        let server = |one: &SilentPort| {
+            let mut addresses = if one.is_at_host { of_host.clone() } else { BTreeSet::new() };
+            addresses.extend(one.network.iter().flatten());
+            let addresses = addresses.into_iter().collect();
+            EndedServer { port: one.port, addresses, has_loopback: one.is_at_host, at: one.at }
         };
         news.ended.iter().map(server).collect()
     }
@@ -282,6 +292,10 @@ impl ServerNews {
         for one in self.ended.iter().take(usize::from(ended)) {
             bytes.extend(one.port.to_le_bytes());
             bytes.extend(one.at.unix_ns().to_le_bytes());
+            bytes.extend([one.is_at_host, one.network.is_some()].map(u8::from));
+            let network = || one.network.iter().flatten();
+            bytes.extend(count(network().count()).to_le_bytes());
+            network().for_each(|address| bytes.extend(octets(*address)));
         }
         bytes.push(u8::from(self.found.is_some()));
         let Some(found) = &self.found else { return bytes };
@@ -303,9 +317,13 @@ impl ServerNews {
         let ports = (0..read_u16(from)?).map(|_| read_u16(from)).collect::<io::Result<_>>()?;
         let ended = (0..read_u16(from)?).map(|_| {
             let port = read_u16(from)?;
-            let mut time = [0; 8];
+            let (mut time, mut flags) = ([0; 8], [0; 2]);
             from.read_exact(&mut time)?;
-            Ok(SilentPort { port, at: Timestamp::from_unix_ns(u64::from_le_bytes(time)) })
+            from.read_exact(&mut flags)?;
+            let [is_at_host, is_elsewhere] = flags.map(|flag| flag != 0);
+            let network = (0..read_u16(from)?).map(|_| read_address(from)).collect::<io::Result<_>>()?;
+            let at = Timestamp::from_unix_ns(u64::from_le_bytes(time));
+            Ok(SilentPort { port, at, network: is_elsewhere.then_some(network), is_at_host })
         });
         let ended = ended.collect::<io::Result<_>>()?;
         let mut has_found = [0];
@@ -356,7 +374,12 @@ mod tests {
     #[test]
     fn the_helper_answers_with_what_it_has_found() {
         let at = Timestamp::from_unix(1_700_000_000, 5);
-        let ended = vec![SilentPort { port: 27_018, at }, SilentPort { port: 9, at }];
+        let network = ["172.17.0.2", "fd00::3"].map(|text| text.parse().unwrap()).into();
+        let ended = vec![
+            SilentPort { port: 27_018, at, network: None, is_at_host: true },
+            SilentPort { port: 9, at, network: Some(network), is_at_host: false },
+            SilentPort { port: 9, at, network: Some(BTreeSet::new()), is_at_host: true },
+        ];
         let addresses = ["192.0.2.2", "fd00::2"].map(|text| text.parse().unwrap()).to_vec();
         for news in [
             ServerNews::default(),
@@ -390,7 +413,8 @@ mod tests {
             serve(theirs, || {
                 let port = looks.next().unwrap();
                 let found = (port == 0).then(ListeningServers::default);
-                ServerNews { ports: vec![port], ended: vec![SilentPort { port, at: now() }], found }
+                let ended = vec![SilentPort { port, at: now(), network: None, is_at_host: true }];
+                ServerNews { ports: vec![port], ended, found }
             })
         });
         let (mut ended, mut found) = (Vec::new(), 0);
@@ -464,6 +488,47 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_server_in_a_container_is_at_its_own_addresses() {
+        let proc = tempfile::tempdir().unwrap();
+        let (host, time) = (Host::of_proc(proc.path()), now());
+        fs::write(proc.path().join("uptime"), "1 1\n").unwrap();
+        fs::create_dir(proc.path().join("net")).unwrap();
+        fs::write(proc.path().join("net/fib_trie"), "Local:\n  |-- 192.0.2.2\n     /32 host LOCAL\n")
+            .unwrap();
+        for (pid, network) in [("self", "1"), ("7", "2"), ("8", "1")] {
+            if pid != "self" {
+                process(proc.path(), pid.parse().unwrap(), ("mongod", true));
+            }
+            fs::create_dir_all(proc.path().join(pid).join("ns")).unwrap();
+            symlink(format!("net:[{network}]"), proc.path().join(pid).join("ns/net")).unwrap();
+            symlink("user:[1]", proc.path().join(pid).join("ns/user")).unwrap();
+        }
+        fs::write(proc.path().join("7/net/fib_trie"), "|-- 172.17.0.2\n/32 host LOCAL\n").unwrap();
+        let mut known = KnownProcesses::default();
+        assert_eq!(known.look(&host, time).ports, [5]);
+        let [of_host, own] = ["192.0.2.2", "172.17.0.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        let search =
+            LocalServerSearch { helper: None, known: KnownProcesses::default(), addresses: vec![of_host] };
+        let ended = |known: &mut KnownProcesses, pid: &str| {
+            fs::remove_dir_all(proc.path().join(pid)).unwrap();
+            let [ended] = &search.ended(&known.look(&host, time))[..] else { panic!("one end") };
+            (ended.addresses.to_vec(), ended.has_loopback)
+        };
+        let mut alone = KnownProcesses { all: known.all.clone(), ..KnownProcesses::default() };
+        assert_eq!(
+            ended(&mut known, "7"),
+            (vec![own], false),
+            "the port of this host is that of the other one"
+        );
+        assert_eq!(ended(&mut known, "8"), (vec![of_host], true));
+        // Its port may be published at this host.
+        alone.all.retain(|one, _| one.pid == 7);
+        let news = alone.look(&host, time);
+        let [server] = &search.ended(&news)[..] else { panic!("one end") };
+        assert_eq!((server.addresses.to_vec(), server.has_loopback), (vec![own, of_host], true));
+    }
+
+    #[test]
     fn a_search_that_fails_has_found_nothing_new() {
         let folder = tempfile::tempdir().unwrap();
         let (proc, table) = (folder.path().join("proc"), folder.path().join("proc/net/fib_trie"));
@@ -491,13 +556,14 @@ mod tests {
         let gone = ListeningServer { port: 5, pid: u32::MAX, started: 1 };
         let other = ListeningServer { port: 6, ..gone };
         let mut known = KnownProcesses {
-            all: [this, gone, other].into(),
+            all: [this, gone, other].map(|one| (one, None)).into(),
             searched: Some(Instant::now()),
             ..KnownProcesses::default()
         };
         let time = now();
         let news = known.look(&host, time);
-        assert!(news.ports.contains(&5) && !known.all.contains(&gone) && !known.all.contains(&other));
+        assert!(news.ports.contains(&5));
+        assert!(!known.all.contains_key(&gone) && !known.all.contains_key(&other));
         let mut ended = news.ended;
         ended.sort_by_key(|one| one.port);
         assert_eq!(ended.iter().map(|one| one.port).collect::<Vec<_>>(), [5, 6]);

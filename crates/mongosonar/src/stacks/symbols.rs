@@ -346,10 +346,14 @@ mod tests {
         }
         assert!(!symbols.space.covers(code.range.start) && !symbols.source.has_ended());
         // One for the late answer, and more than there are files.
-        (0..10_000).for_each(|_| go.send(()).unwrap());
-        while symbols.load().is_err() {
-            assert!(symbols.source.is_late());
-        }
+        const MAX_LOOKS: usize = 10_000;
+        (0..MAX_LOOKS).for_each(|_| go.send(()).unwrap());
+        let comes = (0..MAX_LOOKS).any(|_| {
+            let loaded = symbols.load();
+            assert!(loaded.is_ok() || symbols.source.is_late());
+            loaded.is_ok()
+        });
+        assert!(comes, "the helper may answer, and does not");
         assert!(symbols.space.covers(code.range.start));
         assert!(symbols.take_limits().is_empty());
     }

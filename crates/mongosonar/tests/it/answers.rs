@@ -1,13 +1,15 @@
 //! The answer stands first in every report.
 //!
-//! Tables on purpose, which are read from top to bottom, begin with names and figures: `stacks`, `timeline`, `disk
-//! bench`, `disk stat`, `disk estimate`, `io live`, `io compare`, and the summary of `queries`. `why` and `profiler
-//! impact`, which take a server, are tested in `sonar-view`.
+//! Tables on purpose, which are read from top to bottom, begin with names and figures: `stacks`, `timeline`, a run of `disk
+//! bench`, `disk stat`, `disk estimate`, `io live`, and the summary of `queries`. `why` and `profiler impact`, which take a
+//! server, are tested in `sonar-view`.
+
+use std::path::Path;
 
 use crate::support::*;
 
 /// A report, `@` before a fixture; and what its first line says. A heading in capitals may stand above it.
-const REPORTS: [(&str, &str); 13] = [
+const REPORTS: [(&str, &str); 14] = [
     ("logs report @mongod-4.0-mixed/mongod.log.gz", " of the time of all operations "),
     ("profiler report @mongod-4.4-minutes/profile.bson.gz", " of the time of all operations "),
     (
@@ -30,6 +32,7 @@ const REPORTS: [(&str, &str); 13] = [
         "stacks compare @stacks-before.json @stacks-after.json",
         " functions changed; most of all mutex in the server, client connection: ",
     ),
+    ("disk bench --compare @disk-bench.json @disk-bench.json", "Nothing differs beyond noise at "),
 ];
 
 /// The first line that is no heading.
@@ -54,6 +57,14 @@ fn the_first_line_of_each_report_is_its_answer() {
     let recording = folder.file("reads.msio", &recorded_reads("sortById-hashed"));
     let shown = run(&format!("io report {}", recording.display())).stdout;
     assert!(first_line(text(&shown)).starts_with("A fetch through an index"), "{}", text(&shown));
+    let other = folder.file("other.msio", &recorded_reads("createIndex-hashed"));
+    let compared = |a: &Path, b: &Path| {
+        let shown = run(&format!("io compare {} {}", a.display(), b.display())).stdout;
+        first_line(text(&shown)).to_owned()
+    };
+    let changed = compared(&recording, &other);
+    assert!(changed.contains(" changed; the largest: ") && changed.ends_with(" in B)."), "{changed}");
+    assert_eq!(compared(&recording, &recording), "Nothing changed beyond noise.");
 }
 
 #[test]

@@ -468,7 +468,8 @@ fn the_past_has_the_state_of_the_servers_at_its_end() {
     let store = folder.path("history");
     let mut history = SqliteHistory::create(&store, StoreSettings::default()).unwrap();
     let start = |number: u64| Timestamp::from_unix(1_795_296_000 + 10 * number, 0);
-    for (number, connections) in [(0, 20.0), (1, 214.0)] {
+    // Earlier versions stored no queues.
+    for (number, connections, queued) in [(0, 20.0, None), (1, 214.0, Some([3.0, 0.0]))] {
         let mut window = HistoryWindow::new(start(number), Resolution::TenSeconds);
         for collector in [Collector::Queries, Collector::Internals, Collector::Machine] {
             window.observe(collector, 10_000_000_000);
@@ -487,35 +488,41 @@ fn the_past_has_the_state_of_the_servers_at_its_end() {
             let at = start(number).plus_ns(9_000_000_000);
             window.sample(&metric(name).key(server, ""), at, value, 10.0);
         }
+        for (name, value) in
+            ["queues.readers", "queues.writers"].into_iter().zip(queued.into_iter().flatten())
+        {
+            let at = start(number).plus_ns(9_000_000_000);
+            window.sample(&metric(name).key(own, ""), at, value, 10.0);
+        }
         history.append(&window, &[]).unwrap();
     }
     drop(history);
-    let state = |second: u64, connections: u64| {
+    let state = |second: u64, connections: u64, queued: Option<[u64; 2]>| {
         serde_json::json!([{
             "program": null, "port": 27_017, "sampled_ns": (1_795_296_000 + second) * 1_000_000_000,
-            "connections": connections, "queued_reads": null, "queued_writes": null,
+            "connections": connections, "queued_reads": queued.map(|[reads, _]| reads),
+            "queued_writes": queued.map(|[_, writes]| writes),
             "cache_used_percent": 78.2, "cache_dirty_percent": 4.1, "resident_bytes": 3_440_000_000_u64,
             "lag_ms": 1_200
         }])
     };
     let words = ["queries", "--from", "2026-11-21T21:20:00Z", "--to", "2026-11-21T21:20:20Z"];
-    assert_eq!(summary(&store, &words)["servers"], state(19, 214));
-    assert_eq!(summary(&store, &["queries", "--at", "2026-11-21T21:20:05Z"])["servers"], state(9, 20));
+    assert_eq!(summary(&store, &words)["servers"], state(19, 214, Some([3, 0])));
+    assert_eq!(summary(&store, &["queries", "--at", "2026-11-21T21:20:05Z"])["servers"], state(9, 20, None));
     let incident = summary(&store, &[&["report"][..], &words[1..]].concat());
-    assert_eq!(incident["queries"]["servers"], state(19, 214));
+    assert_eq!(incident["queries"]["servers"], state(19, 214, Some([3, 0])));
     let store = ["--store", store.to_str().unwrap(), "--utc"];
     let shown = |words: &[&str]| {
         let output = program([words, &store].concat()).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    let line = |connections: u64| {
-        format!(
-            "\n  server 27017  connections {connections}  cache 78% used  4.1% dirty  resident 3.44GB  lag 1.20s\n"
-        )
+    let line = |figures: &str| {
+        format!("\n  server 27017  {figures}  cache 78% used  4.1% dirty  resident 3.44GB  lag 1.20s\n")
     };
+    let (first, last) = (line("connections 20"), line("connections 214  queued 3 read 0 write"));
     let text = shown(&[&words[..], &["--interval", "10s"]].concat());
-    assert_eq!((text.matches(&line(20)).count(), text.matches(&line(214)).count()), (1, 2), "{text}");
-    assert!(shown(&[&["report"][..], &words[1..]].concat()).contains(&line(214)));
+    assert_eq!((text.matches(&first).count(), text.matches(&last).count()), (1, 2), "{text}");
+    assert!(shown(&[&["report"][..], &words[1..]].concat()).contains(&last));
 }
 
 #[test]

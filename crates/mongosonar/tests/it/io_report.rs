@@ -113,6 +113,11 @@ fn two_recordings_stand_side_by_side() {
     assert_eq!((&collection["reads"]["a"], &collection["reads"]["b"]), (&49_559.into(), &12_540.into()));
     let ratio = collection["reads"]["ratio"].as_f64().unwrap();
     assert!((ratio - 12_540.0 / 49_559.0).abs() < 1e-9);
+    // The first line of the text, and how each file changed.
+    assert_eq!(compared["answer"].as_str(), said.lines().next());
+    let changes: Vec<&str> = files.iter().filter_map(|file| file["change"].as_str()).collect();
+    let changed = changes.iter().filter(|change| !["same", "not judged"].contains(change));
+    assert_eq!(compared["changed"], changed.count(), "{changes:?}");
 }
 
 /// A recording made with `--uri` holds what the server said its files are.

@@ -310,6 +310,41 @@ fn it_ends_as_every_command_does() {
     assert_eq!(joined["sources"][1]["damaged"], false);
 }
 
+/// A capture file with at most so many bytes of each packet, as `tcpdump -s` writes it.
+fn snapped(pcap: &[u8], most: u32) -> Vec<u8> {
+    let (head, mut rest) = pcap.split_at(24);
+    assert_eq!(head[..4], [0xd4, 0xc3, 0xb2, 0xa1]);
+    let mut out = head.to_vec();
+    while let Some((head, packet)) = rest.split_first_chunk::<16>() {
+        let captured = u32::from_le_bytes(*head[8..].first_chunk().unwrap());
+        let kept = captured.min(most);
+        out.extend([&head[..8], &kept.to_le_bytes(), &head[12..], &packet[..kept as usize]].concat());
+        rest = &packet[captured as usize..];
+    }
+    out
+}
+
+#[test]
+fn what_is_known_in_part_is_in_the_documents_of_pages() {
+    let [recording, _] = recordings();
+    let folder = Folder::new("in-part");
+    let capture = folder.file("snapped.pcap", &snapped(&inflated("mongod-4.0-mixed/wire.pcap.gz"), 200));
+    let parts = |output: Output| {
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let parts = document["incomplete"].as_array().unwrap().clone();
+        let words = |part: &Value| (part["way"].as_str().unwrap().to_owned(), part["what"].to_string());
+        parts.iter().map(words).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let alone = || run("queries --digest --json --read", std::slice::from_ref(&capture));
+    for found in [parts(alone()), parts(run("report --json", &[capture.clone(), recording.log.clone()]))] {
+        assert!(found["known in part"].contains("that a snap length cut"), "{found:?}");
+    }
+    assert_eq!(parts(run("logs report --json", std::slice::from_ref(&recording.log))).len(), 0);
+    // The text names them, too.
+    let shown = run("queries --digest --read", std::slice::from_ref(&capture));
+    assert!(text(&shown.stdout).contains("packets are cut at 200 bytes"), "{}", text(&shown.stdout));
+}
+
 /// An operation in flight, as `currentOp` lists it.
 fn in_flight(field: &str, seconds: u32, more: &str) -> String {
     format!(

@@ -11,6 +11,8 @@ pub struct RateRatio {
     pub low: f64,
     /// Upper end of the confidence interval.
     pub high: f64,
+    /// Probability of a ratio at least this far from 1 if both rates were the same, 0 to 1.
+    pub p: f64,
 }
 
 impl RateRatio {
@@ -45,12 +47,15 @@ pub fn ratio(a: &[f64], b: &[f64]) -> Option<RateRatio> {
     let ratio = b.mean / a.mean;
     let variance = a.relative + b.relative;
     if variance <= 0.0 {
-        return Some(RateRatio { ratio, low: ratio, high: ratio });
+        // All spans of a side are equal.
+        let p = if ratio == 1.0 { 1.0 } else { 0.0 };
+        return Some(RateRatio { ratio, low: ratio, high: ratio, p });
     }
     let degrees = variance * variance
         / (a.relative * a.relative / (a.count - 1.0) + b.relative * b.relative / (b.count - 1.0));
     let half = impact::students_t(0.95, degrees)? * variance.sqrt();
-    Some(RateRatio { ratio, low: ratio * (-half).exp(), high: ratio * half.exp() })
+    let p = impact::beyond_t(ratio.ln() / variance.sqrt(), degrees)?;
+    Some(RateRatio { ratio, low: ratio * (-half).exp(), high: ratio * half.exp(), p })
 }
 
 #[cfg(test)]
@@ -71,9 +76,12 @@ mod tests {
         assert!(
             (found.low - 2.0 * (-half).exp()).abs() < 1e-9 && (found.high - 2.0 * half.exp()).abs() < 1e-9
         );
-        assert!(found.differs());
+        assert!(found.differs() && found.p < 0.05);
         let same = ratio(&a, &a).unwrap();
-        assert!(!same.differs() && same.low < 1.0 && same.high > 1.0);
+        assert!(!same.differs() && same.low < 1.0 && same.high > 1.0 && (same.p - 1.0).abs() < 1e-9);
+        // At the end of the interval it is 5 %, as that is one of 95 %.
+        let by: Vec<f64> = a.iter().map(|v| v * half.exp()).collect();
+        assert!((ratio(&a, &by).unwrap().p - 0.05).abs() < 1e-6);
     }
 
     #[test]
@@ -82,7 +90,9 @@ mod tests {
         assert_eq!(ratio(&[0.0, 0.0], &[1.0, 2.0]), None);
         assert_eq!(ratio(&[], &[]), None);
         assert_eq!(ratio(&[f64::NAN, 1.0], &[1.0, 2.0]), None);
-        assert_eq!(ratio(&[2.0, 2.0], &[3.0, 3.0]), Some(RateRatio { ratio: 1.5, low: 1.5, high: 1.5 }));
+        let equal = RateRatio { ratio: 1.5, low: 1.5, high: 1.5, p: 0.0 };
+        assert_eq!(ratio(&[2.0, 2.0], &[3.0, 3.0]), Some(equal));
+        assert_eq!(ratio(&[2.0, 2.0], &[2.0, 2.0]).map(|same| same.p), Some(1.0));
     }
 
     /// For noise around the same mean, about one interval in twenty excludes 1.

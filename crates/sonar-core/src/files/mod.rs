@@ -20,6 +20,7 @@
 
 pub mod access;
 pub mod analysis;
+pub mod compare;
 pub mod density;
 pub mod distance;
 pub mod extent;
@@ -37,6 +38,7 @@ pub mod worth;
 
 pub use access::{AccessKind, IoAccess};
 pub use analysis::{Analysis, ThreadUse};
+pub use compare::{ReadChange, read_changes};
 pub use density::Density;
 pub use distance::{AccessStep, Distances, NEAR};
 pub use extent::GranuleSet;

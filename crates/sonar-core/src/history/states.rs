@@ -15,8 +15,10 @@ type SetFigure = fn(&mut ServerGlance, f64);
 
 /// Where each series goes.
 fn setter(key: &SeriesKey) -> Option<SetFigure> {
-    let setters: [(&str, SetFigure); 4] = [
+    let setters: [(&str, SetFigure); 6] = [
         ("connections.open", |glance, value| glance.connections = Some(value as u64)),
+        ("queues.readers", |glance, value| glance.queued_reads = Some(value as u64)),
+        ("queues.writers", |glance, value| glance.queued_writes = Some(value as u64)),
         ("cache.used", |glance, value| glance.cache_used_percent = Some(value)),
         ("cache.dirty", |glance, value| glance.cache_dirty_percent = Some(value)),
         ("replication.lag", |glance, value| glance.lag_ms = Some(value as u64)),
@@ -31,8 +33,7 @@ fn setter(key: &SeriesKey) -> Option<SetFigure> {
 }
 
 impl HistoryWindow {
-    /// The last state of each server within the window, as far as it has series of it: how many operations were queued it
-    /// does not say.
+    /// The last state of each server within the window, as far as it has series of it.
     pub fn last_states(&self) -> BTreeMap<Endpoint, ServerGlance> {
         let figures = || {
             let known = self.series.iter().filter(|(key, value)| key.server.port != 0 && value.seconds > 0.0);
@@ -76,6 +77,9 @@ mod tests {
             (figure("connections.open", one), 55, 214.0),
             (figure("cache.used", one), 55, 78.2),
             (figure("cache.dirty", one), 55, 4.1),
+            (figure("queues.readers", one), 54, 40.0),
+            (figure("queues.readers", one), 55, 3.0),
+            (figure("queues.writers", one), 55, 0.0),
             (figure("operations.queries", one), 58, 1.0),
             (memory, 50, 3e9),
             // It is no longer a member of a replica set.
@@ -90,6 +94,8 @@ mod tests {
         let first = ServerGlance {
             at: at(55),
             connections: Some(214),
+            queued_reads: Some(3),
+            queued_writes: Some(0),
             cache_used_percent: Some(78.2),
             cache_dirty_percent: Some(4.1),
             resident_bytes: Some(3_000_000_000),

@@ -144,6 +144,10 @@ pub const FIGURES: &[Figure] = &[
     Figure { id: "queues.lock", group: FigureGroup::Tickets, title: "operations queued for a lock, per processor",
         unit: FigureUnit::Ratio, value: |step| over(step.gauge(QueuedTotal)?, step.usable_processors()?),
         limits: lasting(1.0, 5.0, "clients wait for locks; look for what holds them: index builds, fsyncLock, DDL", SIMAGIX) },
+    Figure { id: "queues.readers", group: FigureGroup::Tickets, title: "operations queued to read", unit: FigureUnit::Count,
+        value: |step| step.gauge(QueuedReaders), limits: None },
+    Figure { id: "queues.writers", group: FigureGroup::Tickets, title: "operations queued to write", unit: FigureUnit::Count,
+        value: |step| step.gauge(QueuedWriters), limits: None },
     Figure { id: "queues.active", group: FigureGroup::Tickets, title: "active readers and writers", unit: FigureUnit::Count,
         value: |step| Some(step.gauge(ActiveReaders)? + step.gauge(ActiveWriters)?), limits: None },
 

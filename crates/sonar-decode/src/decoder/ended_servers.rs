@@ -14,8 +14,11 @@ use crate::tcp::Flow;
 pub struct EndedServer {
     /// The TCP port that it listened on.
     pub port: u16,
-    /// The addresses of this host, besides loopback: the same port of another host is another server.
+    /// Its addresses, besides loopback: the same port elsewhere is another server. Those of this host, and of a container
+    /// those of its network.
     pub addresses: Arc<[IpAddr]>,
+    /// Whether connections over loopback may have been to it, and not to another server at this port.
+    pub has_loopback: bool,
     /// When it had ended, by the clock of the packets. A connection with a packet at this time or later stays: it is to
     /// the next server at this port.
     pub at: Timestamp,
@@ -24,7 +27,8 @@ pub struct EndedServer {
 impl EndedServer {
     fn is_at(&self, end: Endpoint) -> bool {
         let ip = end.ip();
-        end.port == self.port && (ip.is_loopback() || self.addresses.contains(&ip))
+        let is_its_own = if ip.is_loopback() { self.has_loopback } else { self.addresses.contains(&ip) };
+        end.port == self.port && is_its_own
     }
 
     /// Whether a connection was to this server.
@@ -33,14 +37,15 @@ impl EndedServer {
     }
 }
 
-/// Servers whose connections are to end, by port. The later end of two at a port ends the connections of both.
+/// Servers whose connections are to end, by port and addresses. The later end of two that share them ends the connections
+/// of both.
 #[derive(Debug, Default)]
-pub(super) struct EndedServers(BTreeMap<u16, EndedServer>);
+pub(super) struct EndedServers(BTreeMap<(u16, Arc<[IpAddr]>), EndedServer>);
 
 impl EndedServers {
     /// Notes one.
     pub fn add(&mut self, server: EndedServer) {
-        self.0.insert(server.port, server);
+        self.0.insert((server.port, server.addresses.clone()), server);
     }
 
     /// Takes those that had ended at `now`: packets that were sent before have been read then.

@@ -226,7 +226,20 @@ fn what_is_in_flight_on_a_server_ends_with_its_process() {
     run.now = ended.plus_ns(SECOND);
     ask(&mut run, "10.0.0.1:27017", 5);
     assert_eq!(run.in_flight().len(), 5);
-    run.decoder.server_ended(EndedServer { port: 27_017, addresses: [address].into(), at: ended });
+    // A server in a container, which has an address of its own and the same port.
+    let contained = EndedServer {
+        port: 27_017,
+        addresses: ["10.0.0.7".parse().unwrap()].into(),
+        has_loopback: false,
+        at: ended,
+    };
+    run.decoder.server_ended(contained.clone());
+    run.decoder.tick(run.now, &mut run.seen);
+    assert_eq!(run.in_flight().len(), 5, "it is another one");
+    let server = EndedServer { addresses: [address].into(), has_loopback: true, ..contained.clone() };
+    // Both end before the next tick.
+    run.decoder.server_ended(server);
+    run.decoder.server_ended(contained);
     run.decoder.tick(run.now, &mut run.seen);
     assert_eq!(run.in_flight().into_keys().collect::<Vec<_>>(), ["c3", "c4", "c5"]);
     let coverage = run.finish().coverage;
@@ -271,7 +284,8 @@ fn what_a_server_sent_before_it_ended_is_read_first() {
     run.take(&mut talk);
     let address = "10.0.0.1".parse().unwrap();
     let at = run.now.plus_ns(2 * SECOND);
-    run.decoder.server_ended(EndedServer { port: 27_017, addresses: [address].into(), at });
+    let server = EndedServer { port: 27_017, addresses: [address].into(), has_loopback: true, at };
+    run.decoder.server_ended(server);
     talk.send(ConversationEnd::Server, &reply(1)).send(ConversationEnd::Client, &request(2));
     // Up to the time of the end, and up to a later time.
     let mut left = Vec::new();

@@ -1,33 +1,69 @@
 //! The IP addresses of a network namespace, as `/proc/net` lists them: for processes that may open no sockets.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-/// The most bytes of a table: a router may have millions of routes.
-const MAX_BYTES: u64 = 64 << 20;
-/// The most addresses.
-const MAX_ADDRESSES: usize = 65_536;
+/// How much is read of a network namespace.
+#[derive(Copy, Clone)]
+struct AddressLimits {
+    /// The most bytes of a table.
+    bytes: u64,
+    /// The most addresses.
+    addresses: usize,
+}
 
-/// The local addresses of the process `self`. A kernel without IPv6 has no table of it.
+/// Of ours: a router may have millions of routes.
+const OURS: AddressLimits = AddressLimits { bytes: 64 << 20, addresses: 65_536 };
+/// The most addresses of another namespace that are told. Any user may make one, and decides how many it has.
+const MAX_OF_OTHER: usize = 64;
+/// Of another one: one address more shows that there are too many.
+const OTHER: AddressLimits = AddressLimits { bytes: 1 << 20, addresses: MAX_OF_OTHER + 1 };
+
+/// The local addresses of the process `self`.
 pub(super) fn read(proc_root: &Path) -> io::Result<BTreeSet<IpAddr>> {
+    of_tables(&proc_root.join("net"), OURS)
+}
+
+/// The addresses of the network namespace of a process, besides loopback, if it is another one than that of `self`; `None`
+/// if it is not, or if that cannot be seen. None of them are told if they cannot be read, if there are more than
+/// [`MAX_OF_OTHER`], or if the process is in another user namespace: any user may make one, and networks with the addresses
+/// of others in it.
+pub(super) fn of_other(proc_root: &Path, pid: u32) -> Option<BTreeSet<IpAddr>> {
+    let (process, own) = (proc_root.join(pid.to_string()), proc_root.join("self"));
+    let is_shared = |namespace: &str| {
+        let of = |process: &Path| fs::read_link(process.join("ns").join(namespace)).ok();
+        Some(of(&process)? == of(&own)?)
+    };
+    if is_shared("net")? {
+        return None;
+    }
+    let has_ours = is_shared("user") == Some(true);
+    let found =
+        if has_ours { of_tables(&process.join("net"), OTHER).unwrap_or_default() } else { BTreeSet::new() };
+    let is_whole = found.len() <= MAX_OF_OTHER;
+    Some(found.into_iter().filter(|ip| is_whole && !ip.is_loopback()).collect())
+}
+
+/// The local addresses in the tables of a folder. A kernel without IPv6 has no table of it.
+fn of_tables(folder: &Path, limits: AddressLimits) -> io::Result<BTreeSet<IpAddr>> {
     let mut found = BTreeSet::new();
     // The trie of routes names an address, and then below it what it is: `/32 host LOCAL`.
     let mut last = None;
-    each_line(&proc_root.join("net/fib_trie"), |line| {
+    each_line(&folder.join("fib_trie"), limits.bytes, |line| {
         let line = line.trim_start();
         if let Some(address) = line.strip_prefix("|-- ") {
             last = address.trim_end().parse::<Ipv4Addr>().ok();
         } else if line.trim_end() == "/32 host LOCAL" {
-            found.extend(last.map(IpAddr::from).filter(|_| found.len() < MAX_ADDRESSES));
+            found.extend(last.map(IpAddr::from).filter(|_| found.len() < limits.addresses));
         }
     })?;
-    let of_ipv6 = each_line(&proc_root.join("net/if_inet6"), |line| {
+    let of_ipv6 = each_line(&folder.join("if_inet6"), limits.bytes, |line| {
         let number = line.split(' ').next().filter(|digits| digits.len() == 32);
         let address = number.and_then(|digits| u128::from_str_radix(digits, 16).ok()).map(Ipv6Addr::from);
-        found.extend(address.map(IpAddr::from).filter(|_| found.len() < MAX_ADDRESSES));
+        found.extend(address.map(IpAddr::from).filter(|_| found.len() < limits.addresses));
     });
     match of_ipv6 {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -36,12 +72,12 @@ pub(super) fn read(proc_root: &Path) -> io::Result<BTreeSet<IpAddr>> {
 }
 
 /// Lines that are no text are left out. A table that is too large is an error: what is missing of it is unknown.
-fn each_line(path: &Path, mut take: impl FnMut(&str)) -> io::Result<()> {
-    let mut file = BufReader::new(File::open(path)?.take(MAX_BYTES));
+fn each_line(path: &Path, most: u64, mut take: impl FnMut(&str)) -> io::Result<()> {
+    let mut file = BufReader::new(File::open(path)?.take(most));
     let (mut line, mut read) = (Vec::new(), 0);
     while file.read_until(b'\n', &mut line)? > 0 {
         read += line.len() as u64;
-        if read == MAX_BYTES {
+        if read == most {
             return Err(ErrorKind::FileTooLarge.into());
         }
         if let Ok(text) = std::str::from_utf8(&line) {
@@ -54,7 +90,10 @@ fn each_line(path: &Path, mut take: impl FnMut(&str)) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::super::Host;
+    use super::*;
     use crate::tree::TempTree;
 
     const ROUTES: &str = "\
@@ -90,5 +129,33 @@ Local:
         assert_eq!(host.addresses().unwrap().len(), 2);
         std::fs::remove_file(tree.0.join("proc/net/fib_trie")).unwrap();
         assert!(host.addresses().is_err());
+    }
+
+    #[test]
+    fn a_process_in_another_namespace_has_the_addresses_of_that() {
+        let many: String = (0..=MAX_OF_OTHER).map(|n| format!("|-- 192.0.2.{n}\n/32 host LOCAL\n")).collect();
+        let other = ROUTES.replace("192.0.2.2\n", "172.17.0.2\n");
+        let files = [
+            ("proc/7/net/fib_trie", ROUTES),
+            ("proc/8/net/fib_trie", other.as_str()),
+            ("proc/8/net/if_inet6", "00000000000000000000000000000001 01 80 10 80       lo\n"),
+            ("proc/9/net/fib_trie", many.as_str()),
+            ("proc/12/net/fib_trie", other.as_str()),
+        ];
+        let tree = TempTree::new("other-addresses", &files);
+        let namespaces = [("self", 1, 1), ("7", 1, 1), ("8", 2, 1), ("9", 3, 1), ("10", 4, 1), ("12", 5, 2)];
+        for (process, net, user) in namespaces {
+            let folder = tree.0.join("proc").join(process).join("ns");
+            std::fs::create_dir_all(&folder).unwrap();
+            symlink(format!("net:[{net}]"), folder.join("net")).unwrap();
+            symlink(format!("user:[{user}]"), folder.join("user")).unwrap();
+        }
+        let host = Host::at(&tree.0);
+        assert_eq!(host.addresses_of_other_network(7), None, "ours");
+        assert_eq!(host.addresses_of_other_network(8), Some(["172.17.0.2".parse().unwrap()].into()));
+        assert_eq!(host.addresses_of_other_network(9), Some(BTreeSet::new()), "there are too many");
+        assert_eq!(host.addresses_of_other_network(10), Some(BTreeSet::new()), "they cannot be read");
+        assert_eq!(host.addresses_of_other_network(11), None, "it has ended");
+        assert_eq!(host.addresses_of_other_network(12), Some(BTreeSet::new()), "any user may have made it");
     }
 }

@@ -220,6 +220,13 @@ impl Host {
         addresses::read(&self.proc_root)
     }
 
+    /// The addresses of the network namespace of a process, besides loopback, if it is not ours; `None` if it is, or if
+    /// that cannot be seen. It is empty if the addresses cannot be read, if there are more than 64, or if the process is in
+    /// another user namespace, whose owner chooses them.
+    pub fn addresses_of_other_network(&self, pid: u32) -> Option<BTreeSet<IpAddr>> {
+        addresses::of_other(&self.proc_root, pid)
+    }
+
     /// Every TCP port on which any process listens, in all network namespaces that can be read.
     ///
     /// # Errors

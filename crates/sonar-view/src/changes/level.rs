@@ -226,6 +226,8 @@ mod tests {
         "queries.memory_sorts",
         "queries.write_conflicts",
         "queues.active",
+        "queues.readers",
+        "queues.writers",
         "replication.elections",
         "replication.lag",
         "replication.oplog_window",

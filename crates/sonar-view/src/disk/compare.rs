@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use sonar_core::compare::holm;
 use sonar_core::disk::compare::{RateRatio, ratio};
 
 use super::run::{BenchReport, SCHEMA, StepJson};
 use super::text::place;
-use crate::kit::{self, About, Count, Fitting, Heading, Nanos, TextTable, escape, or_unknown};
+use crate::kit::{self, About, Count, Fitting, Heading, Nanos, TextTable, escape, or_unknown, plural};
 
 /// Two runs.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +38,8 @@ pub struct StepPair {
     pub ratio: Option<f64>,
     /// Its 95% interval.
     pub interval: Option<[f64; 2]>,
+    /// Probability of a ratio at least this far from 1 if both were as fast; null without one.
+    pub p: Option<f64>,
     /// `B`, `A`, or `neither` where the interval holds 1; null without one.
     pub faster: Option<&'static str>,
 }
@@ -47,6 +50,8 @@ struct DiskComparisonJson<'a> {
     #[serde(flatten)]
     comparison: &'a RunComparison,
     about: About,
+    /// Which one is faster, in one sentence.
+    answer: String,
     /// What the table means, a sentence each.
     words: Vec<String>,
     /// A and B.
@@ -81,6 +86,7 @@ impl RunComparison {
                     p99_ns: [p99(left), p99(right)],
                     ratio: found.map(|r| r.ratio),
                     interval: found.map(|r| [r.low, r.high]),
+                    p: found.map(|r| r.p),
                     faster: found.as_ref().map(verdict),
                 }
             })
@@ -127,13 +133,46 @@ impl RunComparison {
         table
     }
 
+    /// Which run is faster, in one sentence. Of many intervals some exclude 1 by chance, so a step counts only if it differs
+    /// at 95% for all of them together.
+    pub fn answer(&self) -> String {
+        if self.steps.is_empty() {
+            return "The two runs have no number in flight in common: nothing can be compared.".to_owned();
+        }
+        let judged: Vec<&StepPair> = self.steps.iter().filter(|pair| pair.p.is_some()).collect();
+        let short = self.steps.len() - judged.len();
+        if judged.is_empty() {
+            return "The steps are too short to say which run is faster.".to_owned();
+        }
+        let of = plural(judged.len(), "number");
+        let stands = holm(&judged.iter().map(|pair| pair.p.unwrap_or(1.0)).collect::<Vec<_>>());
+        let differing: Vec<&StepPair> =
+            judged.into_iter().zip(stands).filter(|(_, stands)| *stands).map(|(pair, _)| pair).collect();
+        let count = |letter: &str| differing.iter().filter(|pair| pair.faster == Some(letter)).count();
+        let faster = match (count("A"), count("B")) {
+            (0, 0) => "Nothing differs beyond noise at".to_owned(),
+            (a, 0) => format!("A is faster at {a} of"),
+            (0, b) => format!("B is faster at {b} of"),
+            (a, b) => format!("A is faster at {a} and B at {b} of"),
+        };
+        let mut answer = format!("{faster} {of} in flight");
+        let factor = |pair: &StepPair| pair.ratio.map_or(1.0, |ratio| ratio.max(1.0 / ratio));
+        if let Some(largest) = differing.iter().max_by(|one, other| factor(one).total_cmp(&factor(other))) {
+            let [a, b] = largest.operations_per_second.map(Count);
+            let in_flight = largest.in_flight;
+            answer +=
+                &format!("; the largest difference: {a}/s in A and {b}/s in B with {in_flight} in flight");
+        }
+        if short > 0 {
+            answer += &format!("; {} too short to judge", plural(short, "step"));
+        }
+        answer + "."
+    }
+
     /// What the table means, as sentences.
     pub fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
-        if self.steps.is_empty() {
-            words
-                .push("The two runs have no number in flight in common: nothing can be compared.".to_owned());
-        } else {
+        if !self.steps.is_empty() {
             words.push(
                 "The interval is that of the mean of the full seconds of a step (Welch, 95%), with seconds taken as \
                  independent. It describes these two runs, not another day: repeat both in alternation."
@@ -154,16 +193,23 @@ impl RunComparison {
         let hosts = [a, b].map(|run| run.place.host.as_deref());
         let about = About::of_sides(hosts, self.names.to_vec());
         kit::json::line(
-            &DiskComparisonJson { comparison: self, about, words: self.words(), runs: [a, b] },
+            &DiskComparisonJson {
+                comparison: self,
+                about,
+                answer: self.answer(),
+                words: self.words(),
+                runs: [a, b],
+            },
             out,
         )
     }
 
-    /// As text.
+    /// As text: the answer, what the runs are, and the steps.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn text<W: Write>(&self, a: &BenchReport, b: &BenchReport, out: &mut Fitting<W>) -> io::Result<()> {
+        writeln!(out, "{}", self.answer())?;
         for (letter, name, run) in [("A", &self.names[0], a), ("B", &self.names[1], b)] {
             writeln!(out, "{letter}  {}", escape(name))?;
             for line in place(run) {
@@ -232,7 +278,46 @@ mod tests {
         let mut b = run(&[(1, [1; 4])]);
         b.settings.rec_size_kb = 16;
         let found = RunComparison::new(&run(&[(2, [1; 4])]), &b, ["a".into(), "b".into()]);
-        assert!(found.words()[0].contains("nothing can be compared"));
-        assert!(found.words()[1].contains("recSizeKB 0 and 16"), "{:?}", found.words());
+        assert!(found.answer().ends_with("nothing can be compared."));
+        assert!(found.words()[0].contains("recSizeKB 0 and 16"), "{:?}", found.words());
+    }
+
+    #[test]
+    fn the_answer_counts_what_differs_for_all_steps_together() {
+        let answer = |a: &[(u32, [u64; 4])], b: &[(u32, [u64; 4])]| {
+            RunComparison::new(&run(a), &run(b), ["ext4".into(), "xfs".into()]).answer()
+        };
+        let (slow, fast) = ([1_000, 1_010, 990, 1_000], [1_500, 1_510, 1_490, 1_500]);
+        assert_eq!(
+            answer(
+                &[(1, slow), (2, slow), (4, slow)],
+                &[(1, slow), (2, fast), (4, [4_000, 3_990, 4_010, 4_000])]
+            ),
+            "B is faster at 2 of 3 numbers in flight; the largest difference: 1.00k/s in A and 4.00k/s in B with 4 in flight."
+        );
+        assert_eq!(
+            answer(&[(1, slow), (2, fast)], &[(1, fast), (2, slow)]),
+            "A is faster at 1 and B at 1 of 2 numbers in flight; the largest difference: 1.50k/s in A and 1.00k/s in B with \
+             2 in flight."
+        );
+        assert_eq!(answer(&[(1, slow)], &[(1, slow)]), "Nothing differs beyond noise at 1 number in flight.");
+        // Its interval excludes 1, as those of one step in twenty do: among ten steps that says nothing.
+        let other = [1_014, 1_028, 1_008, 1_022];
+        let steps =
+            |rates: [u64; 4]| (1..=10).map(|n| (n, if n == 1 { rates } else { slow })).collect::<Vec<_>>();
+        let (a, b) = (run(&steps(slow)), run(&steps(other)));
+        let found = RunComparison::new(&a, &b, ["ext4".into(), "xfs".into()]);
+        assert_eq!(found.steps[0].faster, Some("B"), "{:?}", found.steps[0]);
+        assert_eq!(found.answer(), "Nothing differs beyond noise at 10 numbers in flight.");
+        // A mean of 0 has no ratio.
+        assert_eq!(
+            answer(&[(1, slow), (2, [0; 4])], &[(1, fast), (2, slow)]),
+            "B is faster at 1 of 1 number in flight; the largest difference: 1.00k/s in A and 1.50k/s in B with 1 in \
+             flight; 1 step too short to judge."
+        );
+        assert_eq!(
+            answer(&[(2, [0; 4])], &[(2, slow)]),
+            "The steps are too short to say which run is faster."
+        );
     }
 }

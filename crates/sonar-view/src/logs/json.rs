@@ -14,7 +14,7 @@ use sonar_core::{Digest, Reading, Row, RowTotals, Source, Subject, Sum};
 use super::beyond::RowRemark;
 use super::hint::Suggestion;
 use super::notices::{known, notices};
-use super::{DigestView, SourceSummary, mean_ns};
+use super::{DigestView, IncompletePart, SourceSummary, mean_ns};
 use crate::kit::HiddenObject;
 use crate::kit::json::line;
 use crate::kit::{About, ZoneObject};
@@ -55,6 +55,7 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             notes: view.notes.clone(),
             lost: view.losses().into_iter().collect(),
             lost_in_words: view.losses_in_words(),
+            incomplete: view.incomplete(),
             zone: ZoneObject::new(&view.zone, [totals.first_seen, totals.last_seen]),
             precision_ns: view.source.precision_ns(),
             points: digest.settings.points.then(|| points(view)),
@@ -135,6 +136,9 @@ pub(super) struct DigestDocument {
     /// The same in words, one loss each.
     #[serde(skip_deserializing)]
     pub lost_in_words: Vec<String>,
+    /// What was not read although nothing of it was lost, and what is not known in full.
+    #[serde(skip_deserializing)]
+    pub incomplete: Vec<IncompletePart>,
     /// The zone in which people see its times.
     #[serde(skip_deserializing)]
     pub zone: ZoneObject,

@@ -17,6 +17,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub use csv::csv;
 pub use json::json;
+use serde::Serialize;
 pub use sonar_core::Source;
 use sonar_core::Sum;
 use sonar_core::figures::Figures;
@@ -216,6 +217,15 @@ impl SourceSummary {
     }
 }
 
+/// What was not read, or is not known in full.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct IncompletePart {
+    /// `not read`, `left out as asked`, or `known in part`.
+    pub way: &'static str,
+    /// What, in words, one counter each.
+    pub what: Vec<String>,
+}
+
 /// Indexes that exist, by namespace: fields and directions of each. A namespace that is not in it is not
 /// known.
 pub type Indexes = HashMap<String, Vec<Vec<(String, i8)>>>;
@@ -354,6 +364,30 @@ impl<'a> DigestView<'a> {
         let coverage = self.coverage.into_iter().flat_map(kit::losses);
         let sources = self.summaries.iter().flat_map(|source| source.losses_in_words.iter().cloned());
         reading.chain(coverage).chain(sources).collect()
+    }
+
+    /// What was not read, although nothing of it was lost, and what is not known in full. Logs and profiles count nothing of
+    /// that kind.
+    pub fn incomplete(&self) -> Vec<IncompletePart> {
+        let parts = match self.coverage {
+            Some(coverage) => {
+                let words = |counters: Vec<_>| kit::in_words(coverage, counters.into_iter());
+                vec![
+                    ("not read", words(coverage.unread().collect())),
+                    ("left out as asked", words(coverage.skipped().collect())),
+                    ("known in part", words(coverage.in_part().collect())),
+                ]
+            }
+            None => {
+                let words = |of: fn(&SourceSummary) -> &[String]| self.summaries.iter().flat_map(of).cloned();
+                vec![
+                    ("not read", words(|source| &source.unread).collect()),
+                    ("known in part", words(|source| &source.in_part).collect()),
+                ]
+            }
+        };
+        let has_any = |(_, what): &(&str, Vec<String>)| !what.is_empty();
+        parts.into_iter().filter(has_any).map(|(way, what)| IncompletePart { way, what }).collect()
     }
 
     /// Whether a row is in no total.

@@ -1,7 +1,8 @@
 //! A server as its process describes it: where its log and its samples are, and its settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::options;
@@ -50,6 +51,8 @@ pub struct FoundServer {
     #[serde(serialize_with = "path_bytes::serialize_optional")]
     #[serde(deserialize_with = "path_bytes::deserialize_optional")]
     pub diagnostic: Option<PathBuf>,
+    /// The addresses of its network namespace, besides loopback, if that is not the agent's, as in most containers.
+    pub network: Option<BTreeSet<IpAddr>>,
     /// It runs, but has closed its port.
     pub is_closed: bool,
     /// Its settings, of its command line and its configuration, without secrets; empty if they are not known.
@@ -148,6 +151,7 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
         no_log: place.as_ref().err().cloned(),
         dbpath: dbpath.filter(|_| is_mongod),
         diagnostic: folder.as_deref().map(outside),
+        network: None,
         is_closed: false,
         options,
     };
@@ -168,6 +172,7 @@ mod tests {
         let path = |length: usize| Some(PathBuf::from("\u{1}".repeat(length)));
         let options = |number: usize| (format!("{number:0120}"), "\u{1}".repeat(60));
         let hostile = FoundServer {
+            network: Some((0..64).map(|n| IpAddr::from([0x2001_u16 + n; 8])).collect()),
             log: path(MAX_PATH),
             dbpath: path(MAX_PATH),
             diagnostic: path(MAX_PATH),

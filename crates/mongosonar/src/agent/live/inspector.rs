@@ -153,7 +153,11 @@ impl Inspection {
         let left_out = servers.len().saturating_sub(MAX_SERVERS);
         for process in placed(servers, MAX_SERVERS) {
             match ServerPort::of(process.pid, &listeners) {
-                ServerPort::Open(port) => known.push(self.describe(process, port, &mut patience)),
+                ServerPort::Open(port) => {
+                    let network = self.host.addresses_of_other_network(process.pid);
+                    let one = self.describe(process, port, &mut patience);
+                    known.push(KnownServer { found: FoundServer { network, ..one.found }, ..one });
+                }
                 ServerPort::Closed => {
                     known.extend(self.known(&process).map(|one| KnownServer {
                         found: FoundServer { is_closed: true, ..one.found },

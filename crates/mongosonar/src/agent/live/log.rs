@@ -165,8 +165,10 @@ impl<'a> LogsFollower<'a> {
                 unread_since: None,
                 stated: self.stated.remove(&server.port).unwrap_or_default(),
             });
-            // Another process may write the same log.
-            source.server.clone_from(server);
+            // Another process may write the same log. One with the same port in another network has its own.
+            if source.server.log == server.log {
+                source.server.clone_from(server);
+            }
         }
         let reading = ClockReading::now();
         let time = reading.time;
@@ -208,7 +210,7 @@ impl<'a> LogsFollower<'a> {
         let gone: Vec<u16> =
             self.sources.iter().filter(|(_, one)| !is_current(one)).map(|(port, _)| *port).collect();
         for port in gone {
-            if let Some(LogSource { log, mut stated, .. }) = self.sources.remove(&port) {
+            if let Some(LogSource { server, log, mut stated, .. }) = self.sources.remove(&port) {
                 if let Some(mut log) = log {
                     // Its last lines say why it ended. Where they cannot be read, nothing is left to do.
                     let _ = log.poll(&mut self.windows, &self.task.stop);
@@ -217,7 +219,7 @@ impl<'a> LogsFollower<'a> {
                     if let Some(place) = log.place() {
                         self.task.positions.set(port, place);
                     }
-                    note_ends(&mut log, port, &self.task.servers);
+                    note_ends(&mut log, &server, &self.task.servers);
                     self.lost_before += log.lost();
                     stated.note(log.reader());
                 }
@@ -316,7 +318,7 @@ impl LogSource {
         };
         let before = log.lines();
         let polled = log.poll(windows, &task.stop);
-        note_ends(log, port, &task.servers);
+        note_ends(log, &self.server, &task.servers);
         self.stated.note(log.reader());
         self.stated.set_version(&task.servers, port, now());
         polled.map(|()| log.lines() - before)
@@ -324,10 +326,10 @@ impl LogSource {
 }
 
 /// Passes on what a log says of the end of its server, and of connections to it.
-fn note_ends(log: &mut FollowedLog<InspectedLog>, port: u16, servers: &WatchedServers) {
+fn note_ends(log: &mut FollowedLog<InspectedLog>, server: &FoundServer, servers: &WatchedServers) {
     let LoggedEnds { began, events, clients } = log.take_ends();
-    servers.log(port, began, &events);
-    servers.clients_ended(port, clients);
+    servers.log(server.port, began, &events);
+    servers.clients_ended(server, clients);
 }
 
 /// Why there is no log to follow.

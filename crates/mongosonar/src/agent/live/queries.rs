@@ -462,6 +462,7 @@ mod tests {
 
     use super::*;
     use crate::agent::live::client_ends::MAX_WAITING;
+    use crate::agent::live::inspector::FoundServer;
     use crate::queries::live::ThreadWindow;
 
     /// Takes operations, and does nothing with them.
@@ -517,7 +518,8 @@ mod tests {
                 at: Timestamp::from_unix(5, 0),
             };
             (1..=count).for_each(|port| ended.add(client(port)));
-            watched.clients_ended(27_017, ended);
+            let server = FoundServer { port: 27_017, ..FoundServer::default() };
+            watched.clients_ended(&server, ended);
         };
         let mut queries = QueriesCollector::new(RingOpener::Here, &QueriesTable::default(), Vec::new());
         let mut capture = RunningCapture::default();

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use sonar_core::Timestamp;
 use sonar_core::history::{Collector, Event};
 use sonar_core::words::plural;
+use sonar_decode::EndedServer;
 use sonar_sys::clock::monotonic;
 use sonar_sys::{Host, helper};
 
@@ -13,7 +14,7 @@ use super::helpers::{HelperReport, collectors};
 use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
 use super::lives::{NotServing, ProcessState, ServerLives};
-use super::watched::LoggedEnd;
+use super::watched::{LoggedEnd, ServerReach};
 use super::{LiveAgent, QueriesCollector, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
 use crate::queries::live::now;
 use crate::servers;
@@ -120,7 +121,8 @@ impl LiveAgent<'_> {
             let found = self.watched.all();
             let others = found.iter().filter(|other| other.port == server.port);
             let at = servers::silent_before(now, others.map(|other| servers::started_at(other.started, now)));
-            queries.server_ended(&self.servers.ended(server.port, at));
+            let ServerReach { addresses, has_loopback } = self.watched.reach(server);
+            queries.server_ended(&EndedServer { port: server.port, addresses, has_loopback, at });
         }
     }
 

@@ -43,12 +43,13 @@ pub enum LoggedEnd {
     Ends(Event),
 }
 
-/// The addresses of this host, besides loopback.
-#[derive(Debug, Default)]
-struct HostAddresses {
-    all: BTreeSet<IpAddr>,
-    /// The same, for the ends of all connections together; `None` where they cannot be listed.
-    shared: Option<Arc<[IpAddr]>>,
+/// Where connections to a server of this host may be seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerReach {
+    /// Its addresses, besides loopback.
+    pub addresses: Arc<[IpAddr]>,
+    /// Whether connections over the loopback interface of this host may be to it.
+    pub has_loopback: bool,
 }
 
 /// The servers of the last search.
@@ -61,8 +62,8 @@ pub struct WatchedServers {
     upgrades: Mutex<Vec<FoundUpgrade>>,
     /// The time of the last sample of `diagnostic.data` by port.
     sampled: Mutex<BTreeMap<u16, Timestamp>>,
-    /// The addresses of this host.
-    addresses: Mutex<HostAddresses>,
+    /// The addresses of this host, besides loopback.
+    addresses: Mutex<BTreeSet<IpAddr>>,
     /// Ends of servers found in logs. Windows, with the same events, come some seconds later.
     logged: Mutex<Vec<LoggedEnd>>,
     /// Ends of connections found in logs, until the capture takes them.
@@ -113,16 +114,38 @@ impl WatchedServers {
         std::mem::take(&mut self.logged.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes the connections to the server at a port that have ended, as its log says.
-    pub fn clients_ended(&self, port: u16, mut ended: ClientEnds) {
+    /// Where connections to a server are seen. One in a network namespace of its own, as in most containers, has the
+    /// addresses of that; and those of this host, as its port may be published there, unless a server of this host has
+    /// that port.
+    pub fn reach(&self, server: &FoundServer) -> ServerReach {
+        let is_in_its_way = |one: &FoundServer| one.port == server.port && one.network.is_none();
+        let is_at_host = server.network.is_none() || !self.all().iter().any(is_in_its_way);
+        let of_host = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = if is_at_host { of_host.clone() } else { BTreeSet::new() };
+        addresses.extend(server.network.iter().flatten());
+        ServerReach { addresses: addresses.into_iter().collect(), has_loopback: is_at_host }
+    }
+
+    /// Notes the connections to a server that have ended, as its log says.
+    pub fn clients_ended(&self, server: &FoundServer, mut ended: ClientEnds) {
         if ended == ClientEnds::default() {
             return;
         }
-        let host = self.addresses.lock().unwrap_or_else(PoisonError::into_inner).shared.clone();
-        for client in &mut ended.waiting {
-            (client.server_port, client.host) = (Some(port), host.clone());
+        if server.network.is_some() {
+            // Within its network, where this host captures nothing; the same port of this host is another client.
+            ended.waiting.retain(|ended| !ended.client.ip().is_loopback());
         }
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner).append(ended);
+        // Unknown where those of this host cannot be listed.
+        let is_known = !self.addresses.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let host = is_known.then(|| self.reach(server).addresses);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        // All ends of a server share one list.
+        let before = clients.waiting.iter().rfind(|one| one.server_port == Some(server.port));
+        let host = before.map(|one| one.host.clone()).filter(|before| *before == host).unwrap_or(host);
+        for client in &mut ended.waiting {
+            (client.server_port, client.host) = (Some(server.port), host.clone());
+        }
+        clients.append(ended);
     }
 
     /// The bytes of ends of connections that nobody has taken yet.
@@ -206,23 +229,19 @@ impl WatchedServers {
 
     /// This host has these addresses now, besides loopback.
     pub fn set_addresses(&self, addresses: BTreeSet<IpAddr>) {
-        let mut known = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.all != addresses {
-            let shared = (!addresses.is_empty()).then(|| addresses.iter().copied().collect());
-            *known = HostAddresses { all: addresses, shared };
-        }
+        *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
     }
 
     /// Whether this is an address of this host, besides loopback.
     pub fn has_address(&self, ip: IpAddr) -> bool {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).all.contains(&ip)
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).contains(&ip)
     }
 
     /// Adds them to the servers that ran before: a connection to one that has ended is still named as before. The
     /// addresses are those of now.
     pub fn add_to(&self, servers: &mut LocalServers) {
         servers.ports.extend(self.all().iter().map(|server| server.port));
-        servers.addresses.clone_from(&self.addresses.lock().unwrap_or_else(PoisonError::into_inner).all);
+        servers.addresses.clone_from(&self.addresses.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -299,6 +318,48 @@ mod tests {
         watched.set(Vec::new());
         watched.add_to(&mut servers);
         assert_eq!(servers.ports, [5].into(), "a connection to it may still be named");
+    }
+
+    #[test]
+    fn a_server_in_a_network_of_its_own_has_its_addresses_and_those_where_it_is_published() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let (host, inner) = (address("10.0.0.5"), address("172.17.0.2"));
+        let watched = WatchedServers::default();
+        watched.set_addresses([host].into());
+        let own = server(1, 5, "/a");
+        let contained = FoundServer { network: Some([inner].into()), ..server(2, 5, "/b") };
+        let reach = |one: &FoundServer| {
+            let ServerReach { addresses, has_loopback } = watched.reach(one);
+            (addresses.to_vec(), has_loopback)
+        };
+        watched.set(vec![contained.clone()]);
+        assert_eq!(reach(&contained), (vec![host, inner], true));
+        watched.set(vec![own.clone(), contained.clone()]);
+        assert_eq!(
+            reach(&contained),
+            (vec![inner], false),
+            "the port of this host is that of another server"
+        );
+        assert_eq!(reach(&own), (vec![host], true));
+        // What their logs say of their clients.
+        let ends = |one: &FoundServer| {
+            let mut ended = ClientEnds::default();
+            for client in ["10.0.0.9", "127.0.0.1"] {
+                let client = std::net::SocketAddr::new(address(client), 40_000).into();
+                ended.add(EndedClient { client, server_port: None, host: None, at: Timestamp::default() });
+            }
+            watched.clients_ended(one, ended);
+            let waiting = watched.take_clients().waiting;
+            waiting
+                .iter()
+                .map(|one| (one.client.ip(), one.host.as_deref().map(<[_]>::to_vec)))
+                .collect::<Vec<_>>()
+        };
+        let (far, loopback) = (address("10.0.0.9"), address("127.0.0.1"));
+        assert_eq!(ends(&own), [(far, Some(vec![host])), (loopback, Some(vec![host]))]);
+        assert_eq!(ends(&contained), [(far, Some(vec![inner]))]);
+        watched.set_addresses(BTreeSet::new());
+        assert_eq!(ends(&contained), [(far, None)], "what is published is not known");
     }
 
     #[test]

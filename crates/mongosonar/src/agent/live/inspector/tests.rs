@@ -215,6 +215,32 @@ fn a_process_that_only_calls_itself_a_server_is_none() {
 }
 
 #[test]
+fn a_server_in_a_network_of_its_own_is_reported_with_the_addresses_of_that() {
+    let Some(mut helper) = ConfinedHelper::start(&[]) else { return };
+    let folder = SharedFolder::new("network");
+    let program = folder.program();
+    let here = Listening::start(&program, USER, &[]);
+    assert_eq!(helper.server(&here).expect("it runs the program and listens").network, None);
+    let set_up = "ip link set lo up && ip address add 192.0.2.7/32 dev lo && exec \"$0\" -S -c \"$1\"";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", set_up]).arg(&program).arg(LISTENS);
+    let Ok(mut child) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+        println!("skipped: unshare is not installed");
+        return;
+    };
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    // They execute each other, so it is one process.
+    let there = Listening(child);
+    if line != "listens\n" {
+        println!("skipped: no network namespace can be made here");
+        return;
+    }
+    let found = helper.server(&there).expect("it runs the program and listens");
+    assert_eq!(found.network, Some(["192.0.2.7".parse().unwrap()].into()));
+}
+
+#[test]
 fn a_server_without_a_socket_that_listens_is_none() {
     let Some(mut helper) = ConfinedHelper::start(&[]) else { return };
     let folder = SharedFolder::new("silent");
@@ -491,16 +517,18 @@ fn a_configuration_is_used_only_once_it_is_accepted() {
 #[test]
 fn the_end_of_a_process_is_known_before_anybody_asks_for_its_exit_code() {
     let inspector = Inspector::start(&[], None, false);
-    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "read line; exit 0"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     let pid = child.id();
     let started = Host::live().stat(pid).unwrap().started;
     let server = FoundServer { pid, started, ..FoundServer::default() };
     assert!(!inspector.has_ended(&server));
     assert!(inspector.has_ended(&FoundServer { started: started + 1, ..server.clone() }), "another process");
     drop(child.stdin.take());
-    while !inspector.has_ended(&server) {
-        std::thread::yield_now();
-    }
+    // The kernel closes its output after it has begun to end.
+    child.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
+    assert!(inspector.has_ended(&server));
     assert!(child.wait().unwrap().success());
     assert!(inspector.has_ended(&server));
 }
