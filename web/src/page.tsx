@@ -1,7 +1,7 @@
 // Which page draws which document.
 
 import { ComparisonPage } from "./pages/comparison";
-import { DigestPage } from "./pages/digest";
+import { DigestPage } from "./pages/digest/page";
 import { DiskComparisonPage, DiskPage } from "./pages/disk";
 import { FtdcPage } from "./pages/ftdc";
 import { ChangesPage, IncidentPage, TimelinePage } from "./pages/history";

@@ -1,7 +1,11 @@
 import { describe, expect, it } from "vitest";
 
 import { outcome } from "../src/pages/comparison";
-import { caller, columnsOf, coverageTitle, incomplete, label, pointsNote, REMARKS } from "../src/pages/digest";
+import { REMARKS } from "../src/pages/digest/advice";
+import { pointsNote } from "../src/pages/digest/charts";
+import { columnsOf } from "../src/pages/digest/columns";
+import { coverageTitle, incomplete } from "../src/pages/digest/coverage";
+import { caller, label } from "../src/pages/digest/row";
 import { shown } from "../src/parts/columns";
 import type { Comparison, Digest, DigestRow } from "../src/report";
 
