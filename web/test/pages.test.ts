@@ -74,7 +74,10 @@ describe("the chart of single operations", () => {
 
 describe("the coverage", () => {
   const report = (found: Partial<Digest>) => ({ lost: {}, ...found }) as Digest;
-  const part = { way: "known in part", what: ["documents of an unknown form: 1", "messages that a snap length cut: 2"] };
+  const part = {
+    way: "known in part",
+    what: ["documents of an unknown form: 1", "messages that a snap length cut: 2"],
+  };
 
   it("says that all was read only where nothing is missing or known in part", () => {
     expect(coverageTitle(report({}))).toBe("Coverage: all of it was read");

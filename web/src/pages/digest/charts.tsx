@@ -94,7 +94,15 @@ export function pointsNote(report: Digest, shown: number): string {
     : shownText;
 }
 
-export function EachOperation({ report, clock, extent, range, onRange, chosen, points }: ChartsProps & { points: number[] }) {
+export function EachOperation({
+  report,
+  clock,
+  extent,
+  range,
+  onRange,
+  chosen,
+  points,
+}: ChartsProps & { points: number[] }) {
   const isRounded = report.precision_ns > 1;
   // What is shorter than the source can say lies on a line of its own.
   const floor = isRounded ? report.precision_ns * 0.3 : 1e3;
