@@ -330,14 +330,17 @@ def check_itself():
     }
     raw = [line.split(":")[0] for line in raw_output(printing)]
     assert raw == ["crates/mongosonar/src/a.rs", "crates/sonar-sys/src/a.rs"]
-    written = {
-        own / "a.rs": 'let mut out = io::stdout().lock();\nwriteln!(out, "{line}")?;\nwriteln!(out, "{}", escape(line))?;\n'
+    streams = (
+        'let mut out = io::stdout().lock();\nwriteln!(out, "{line}")?;\nwriteln!(out, "{}", escape(line))?;\n'
         'writeln!(out)?;\nwrite!(text, "{line}");\nwriteln!(io::stderr(), "{}", of(line))?;\n// writeln!(out, "{x}")\n'
-        '// escaped: a number\nwriteln!(self.out, "{count:>3} {{}}")?;',
-        own / "b.rs": 'let view = View { to: BufWriter::new(io::stdout()) };\nwriteln!(view.to, "{0}", line)?;\n'
-        'io::stdout().write_all(&page)?;\n#[cfg(test)]\nmod tests { fn of() { writeln!(out, "{line}") } }',
-        pathlib.Path("crates/sonar-view/src/a.rs"): 'writeln!(out, "{line}")',
-    }
+        '// escaped: a number\nwriteln!(self.out, "{count:>3} {{}}")?;'
+    )
+    fields = (
+        'let view = View { to: BufWriter::new(io::stdout()) };\nwriteln!(view.to, "{0}", line)?;\n'
+        'io::stdout().write_all(&page)?;\n#[cfg(test)]\nmod tests { fn of() { writeln!(out, "{line}") } }'
+    )
+    other = pathlib.Path("crates/sonar-view/src/a.rs")
+    written = {own / "a.rs": streams, own / "b.rs": fields, other: 'writeln!(out, "{line}")'}
     raw = [line.split(": ")[0].rpartition("/")[2] for line in raw_writes(written)]
     assert raw == ["a.rs:2", "a.rs:6", "b.rs:2", "b.rs:3"], raw
     python = (

@@ -387,7 +387,8 @@ def test_a_link_in_a_container_leads_to_its_own_files(tmp_path):
     root, host = tmp_path / "root", tmp_path / "host"
     for folder in (root / "data", root / "own", host):
         folder.mkdir(parents=True)
-    shutil.copy(busybox, root / "mongod")
+    for name in ("busybox", "mongod"):
+        shutil.copy(busybox, root / name)
     # buildInfo.version of the first document: {doc: {buildInfo: {version: …}}}
     for folder, version in [(root / "own", b"7.0.5"), (host, b"9.9.9")]:
         text = struct.pack("<i", len(version) + 1) + version + b"\0"
@@ -396,7 +397,7 @@ def test_a_link_in_a_container_leads_to_its_own_files(tmp_path):
             inner = b"\x03" + name + b"\0" + struct.pack("<i", len(inner) + 4) + inner + b"\0"
         (folder / "metrics.2026-01-01T00-00-00Z-00000").write_bytes(struct.pack("<i", len(inner) + 4) + inner)
     link = root / "data/diagnostic.data"
-    command = ["chroot", root, "/mongod", "sh", "-c", "exec -a sh /mongod -c 'echo ready; read line' --dbpath /data"]
+    command = ["chroot", root, "/busybox", "sh", "-c", "exec -a sh /mongod -c 'echo ready; read line' --dbpath /data"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with labkit.process(command, executable="/usr/sbin/chroot", **pipes) as child:
         assert child.stdout.readline() == b"ready\n"

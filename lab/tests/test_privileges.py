@@ -316,7 +316,9 @@ def test_io_reorder_asks_its_server_without_privileges(silent, tmp_path):
         labkit.wait_until(lambda: "mongosonar-net" in str(tasks(child.pid)), "its question")
         assert_confined(child.pid, SYS_PTRACE | DAC_READ_SEARCH)
         assert {fields["Uid"].split()[0] for fields in tasks(child.pid).values()} == {"65534"}
-        assert [fields["Name"] for helper in children(child.pid) for fields in tasks(helper).values()] == ["sonar-reads"]
+        assert [fields["Name"] for helper in children(child.pid) for fields in tasks(helper).values()] == [
+            "sonar-reads"
+        ]
         # It ends carefully, and waits for its server.
         child.kill()
     with labkit.process([*command, "--recording", recording], **options) as child:

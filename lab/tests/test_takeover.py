@@ -325,7 +325,8 @@ def compare(found, opened):
     for place, kinds in opened.items():
         alike.setdefault(tuple(sorted(kinds)), []).append(place)
     measured += table(
-        ["process", "what is open in it"], [[", ".join(places), ", ".join(kinds)] for kinds, places in alike.items()]
+        ["process", "what is open in it"],
+        [[", ".join(places), ", ".join(kinds) or "nothing"] for kinds, places in alike.items()],
     )
     before, rest = PAGE.read_text().split(BEGIN)
     expected, after = rest.split(END)

@@ -308,7 +308,8 @@ struct CollectorThread {
 impl<'a> LiveAgent<'a> {
     /// One without collectors, which has seen nothing yet.
     fn new(plan: LivePlan<'a>, opened: OpenedAgent) -> Self {
-        let OpenedAgent { starter, pulse, store, kernel_log, applications, manager, board, inspector } = opened;
+        let OpenedAgent { starter, pulse, store, kernel_log, applications, manager, board, inspector } =
+            opened;
         let (to, parts) = part_channel(WAITING);
         Self {
             starter,
