@@ -40,11 +40,11 @@ pub struct MachineTask {
     pub confined: bool,
 }
 
-/// Starts the thread. It drops its privileges by itself, and keeps `gate` closed until then.
+/// Starts the thread. It drops its privileges by itself, keeps `gate` closed until then, and reads nothing before that is open.
 ///
 /// # Errors
 /// It cannot be started.
-pub fn start(task: MachineTask, gate: &StartGate) -> Result<JoinHandle<()>> {
+pub fn start(task: MachineTask, gate: StartGate) -> Result<JoinHandle<()>> {
     let builder = std::thread::Builder::new().name(Collector::Machine.name().to_owned());
     let held = gate.hold();
     let run = move || {
@@ -54,6 +54,7 @@ pub fn start(task: MachineTask, gate: &StartGate) -> Result<JoinHandle<()>> {
             privileges::give_up(Duty::Observing, &["/proc", "/sys"], &keep);
         }
         drop(held);
+        gate.wait();
         read(&task);
     };
     builder.spawn(run).context("cannot start a thread")

@@ -399,7 +399,7 @@ impl LiveAgent<'_> {
                 stop: stop.clone(),
                 confined: self.plan.confined,
             };
-            let handle = machine::start(task, &self.gate)?;
+            let handle = machine::start(task, self.gate.clone())?;
             self.threads.insert(Collector::Machine, CollectorThread { handle, stop });
         }
         if self.plan.runs(Collector::Status) {
