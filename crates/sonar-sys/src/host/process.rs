@@ -655,8 +655,7 @@ broken
             let arguments = line.split('\0').map(str::to_owned).collect::<Vec<_>>().into();
             let (share, folder) = (ProcessShare::among(1), PathBuf::new());
             let name = "mongod".into();
-            let process =
-                Process { pid: 1, name, arguments, share, folder, program: None, started: None };
+            let process = Process { pid: 1, name, arguments, share, folder, program: None, started: None };
             process.option(&["--dbpath"]).map(str::to_owned)
         };
         assert_eq!(of("mongod\0--port\x0027017\0--dbpath\0/data"), Some("/data".into()));
