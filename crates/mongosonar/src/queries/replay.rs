@@ -14,9 +14,11 @@ use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::QueriesArgs;
 use super::key_log::{self, KeyLogFile};
-use super::live::{Joiner, LiveSink, Pipeline, WindowFeed, now, on_screen};
+use super::live::{WindowFeed, on_screen};
 use super::output::QueriesOutput;
 use super::packets::{self, CaptureEnd, PacketSink};
+use crate::args::when::now;
+use crate::capture::{Joiner, LiveSink, Pipeline};
 use crate::exit::OK;
 use crate::exit::usage;
 use crate::stop;

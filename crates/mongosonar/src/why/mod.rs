@@ -38,21 +38,23 @@ use self::rows::{AskedRows, WhyRows};
 use self::server_log::ServerLogs;
 use self::server_profile::{ProfileReader, ProfiledSpan};
 use crate::args::when::now;
+use crate::capture::ThreadWindow;
+use crate::capture::applications::{self, Lookup};
+use crate::capture::args::{Range, reads_sockets};
+use crate::capture::notice::Notice;
+use crate::capture::ports::Listened;
+use crate::capture::splitting::{
+    self, EncryptedSplit, SplitHelpers, SplitMeeting, SplitPlan, SplitTrace, WireSide, lock,
+};
+use crate::capture::threads::{CaptureTask, LiveCapture, RETIRE, RunningCapture};
+use crate::capture::tls::{AttachedCapture, AttacherTask, TlsCapture};
 use crate::confinement::start_gate::StartGate;
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit::OK;
 use crate::io::names::FileNamesQuestion;
 use crate::outfile::OutFile;
-use crate::queries::applications::{self, Lookup};
-use crate::queries::args::{QueriesArgs, Range, reads_sockets};
-use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture};
-use crate::queries::live::tls::{AttachedCapture, AttacherTask, TlsCapture};
-use crate::queries::live::{RETIRE, ThreadWindow};
-use crate::queries::notice::Notice;
-use crate::queries::ports::Listened;
-use crate::splitting::{EncryptedSplit, SplitHelpers, SplitMeeting, SplitPlan, SplitTrace, WireSide, lock};
 use crate::stop::{self, StopBehavior};
-use crate::{disk, page, screen, splitting};
+use crate::{disk, page, screen};
 
 /// Bytes of the ring of packets.
 const RING_BYTES: usize = 32 << 20;
@@ -140,8 +142,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let shared = Arc::new(Shared::default());
     let (say, notices) = channel();
     let complaints = say.clone();
-    let lookup_args = QueriesArgs { keep_privileges: args.keep_privileges, ..QueriesArgs::default() };
-    let lookup = Lookup::open(&lookup_args, &Host::live())?.with_server(target.clone());
+    let lookup = Lookup::open(&[], &Host::live(), confined)?.with_server(target.clone());
     let gate = StartGate::default();
     let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
     let known = lookup.start(shared.clone(), complain, gate.clone())?;

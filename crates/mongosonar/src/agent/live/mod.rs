@@ -84,15 +84,16 @@ use super::notify::ServiceManager;
 use super::parts::{PartReceiver, PartSender, part_channel, part_channel_bytes};
 use super::servers::LocalServers;
 use super::store;
+use crate::args::when::now;
+use crate::capture::OperationListener;
+use crate::capture::applications::Lookup;
+use crate::capture::splitting::{EncryptedSplit, OpenFilesRoom, SplitPlan};
+use crate::capture::tls::{AttachedCapture, AttacherTask, TlsCapture};
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::input::follow::FollowedPlace;
 use crate::large::LARGE;
-use crate::queries::applications::Lookup;
-use crate::queries::live::tls::{AttachedCapture, AttacherTask, TlsCapture};
-use crate::queries::live::{OperationListener, now};
-use crate::splitting::{EncryptedSplit, OpenFilesRoom, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
 
 /// Parts of windows that wait to be joined.

@@ -20,15 +20,15 @@ use crate::agent::memory;
 use crate::agent::parts::{WIDTH_NS, WindowPart};
 use crate::agent::servers::LocalServers;
 use crate::agent::settings::QueriesTable;
+use crate::capture::applications::{self, Lookup};
+use crate::capture::changes::CaptureChange;
+use crate::capture::notice::Notice;
+use crate::capture::ports::Listened;
+use crate::capture::threads::{CaptureTask, LiveCapture, RETIRE, RunningCapture};
+use crate::capture::tls::{AttachedCapture, TlsAttacher, TlsCapture};
+use crate::capture::{Joiner, OperationListener};
 use crate::confinement::start_gate::StartGate;
 use crate::confinement::thread_starter::ThreadStarter;
-use crate::queries::applications::{self, Lookup};
-use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture};
-use crate::queries::live::changes::CaptureChange;
-use crate::queries::live::tls::{AttachedCapture, TlsAttacher, TlsCapture};
-use crate::queries::live::{Joiner, OperationListener, RETIRE};
-use crate::queries::notice::Notice;
-use crate::queries::ports::Listened;
 
 /// Captures packets; begins again where a capture fails or an interface was created again.
 pub struct QueriesCollector {
@@ -457,7 +457,7 @@ mod tests {
 
     use super::*;
     use crate::agent::live::client_ends::MAX_WAITING;
-    use crate::queries::live::ThreadWindow;
+    use crate::capture::ThreadWindow;
 
     /// Takes operations, and does nothing with them.
     struct Deaf;

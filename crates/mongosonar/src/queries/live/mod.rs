@@ -1,21 +1,14 @@
 //! Captures from the network: a thread for each ring, windows handed over at the boundaries of intervals.
 
-pub mod capture;
-pub mod changes;
-mod joiner;
-mod pipeline;
 mod server_states;
 mod show;
-mod source;
 mod split;
-pub mod tls;
 
 use std::io::IsTerminal;
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sonar_decode::{EndedServer, Settings, Shared};
@@ -26,40 +19,34 @@ use sonar_sys::tls::TlsRoom;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::queries::Selection;
 
-use self::capture::{CaptureTask, LiveCapture};
-use self::changes::CaptureChange;
-pub use self::joiner::{Joiner, ThreadWindow};
-pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
 use self::server_states::ServerStatesTask;
 pub use self::show::{PastViews, WindowFeed, show_past, show_rest};
 use self::split::{RowSplitTask, RunningSplits};
-use self::tls::{AttachedCapture, AttacherTask, TlsCapture};
-use super::applications::{self, Lookup};
-use super::args::{INTERVAL, QueriesArgs, SourceArg};
+use super::args::{INTERVAL, QueriesArgs};
 use super::key_log::{self, KeyLogFile};
 use super::local_servers::{ListeningServers, LocalServerSearch, ServerNews};
-use super::notice::Notice;
 use super::output::QueriesOutput;
-use super::ports::Listened;
-use super::rotate::{SeriesFiles, Started};
 use super::server_names::{ServerNames, ServerNamesUpdate};
-use super::write::{FileHeader, PacketRecorder};
 pub use crate::args::when::now;
+use crate::capture::applications::{self, Lookup};
+use crate::capture::args::SourceArg;
+use crate::capture::changes::CaptureChange;
+use crate::capture::notice::Notice;
+use crate::capture::ports::Listened;
+use crate::capture::rotate::{SeriesFiles, Started};
+use crate::capture::splitting::{self, EncryptedSplit, SplitHelpers, SplitPlan};
+use crate::capture::threads::{CaptureTask, LiveCapture, RETIRE, RETIRE_EACH};
+use crate::capture::tls::{AttachedCapture, AttacherTask, TlsCapture};
+use crate::capture::write::{FileHeader, PacketRecorder};
+use crate::capture::{Joiner, OperationListener};
+use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit::{FAILED, OK};
 use crate::history::HistorySteps;
 use crate::io::names::FileNamesQuestion;
 use crate::servers::samples::ServerSamples;
-use crate::splitting::{EncryptedSplit, SplitHelpers, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
-use crate::{confinement::privileges, splitting};
-
-/// When the kernel hands over a block that is not full. Fewer wake-ups cost less, because each one finds the
-/// processor's caches cold.
-pub const RETIRE: Duration = Duration::from_millis(250);
-/// The same where each operation is written as it ends.
-const RETIRE_EACH: Duration = Duration::from_millis(100);
 
 /// Captures until it is stopped; returns the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
@@ -170,7 +157,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let complaints = say.clone();
     let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
     let gate = StartGate::default();
-    let lookup = Lookup::open(args, &Host::live())?.with_server(server);
+    let lookup = Lookup::open(&args.log, &Host::live(), confined)?.with_server(server);
     let lookup = lookup.start(shared.clone(), complain, gate.clone())?;
     let steps = match screen && args.store.folder().is_dir() {
         true => Some(HistorySteps::start(&args.store, None, confined)?),

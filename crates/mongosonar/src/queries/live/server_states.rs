@@ -12,11 +12,11 @@ use sonar_core::internals::{ServerGlance, ServerSample};
 use sonar_view::queries::ServerState;
 
 use crate::args::when::now;
+use crate::capture::args::Range;
+use crate::capture::notice::Notice;
+use crate::capture::ports::Listened;
 use crate::ftdc::follow::{DiagnosticFolder, FtdcFollower, LearnsSchemas, forget_schemas};
 use crate::input::follow::FileThreads;
-use crate::queries::args::Range;
-use crate::queries::notice::Notice;
-use crate::queries::ports::Listened;
 use crate::servers;
 use crate::servers::samples::{SampledServer, ServerSampleFolder, ServerSamples};
 

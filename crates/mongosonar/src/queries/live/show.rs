@@ -13,11 +13,11 @@ use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings, Screen};
 use sonar_view::queries::{PacketOrigin, PastWindow, Selection};
 
 use super::super::args::{ColorArg, QueriesArgs};
-use super::joiner::Joiner;
 use super::split::RunningSplits;
 use crate::args::when::now;
+use crate::capture::Joiner;
+use crate::capture::notice::{INTERFACE_DOWN, Notice};
 use crate::history::{HistoryStep, HistorySteps, SteppedWindow};
-use crate::queries::notice::{INTERFACE_DOWN, Notice};
 use crate::queries::output::QueriesOutput;
 use crate::queries::server_names::ServerNames;
 use crate::stop::{self, JobState};

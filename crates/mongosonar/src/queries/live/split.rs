@@ -13,12 +13,12 @@ use sonar_core::table::GroupBy;
 use sonar_core::time_split::{ConnectionSample, JoinCounts};
 use sonar_sys::Host;
 
-use super::pipeline::OperationListener;
 use crate::args::when::now;
+use crate::capture::OperationListener;
+use crate::capture::notice::Notice;
+use crate::capture::splitting::{SplitMeeting, SplitTrace, WindowSplits, WireSide, lock};
 use crate::io::names::FileNames;
-use crate::queries::notice::Notice;
 use crate::servers;
-use crate::splitting::{SplitMeeting, SplitTrace, WindowSplits, WireSide, lock};
 
 /// Ticks, ten in a second, between two looks for servers that have started or ended.
 const SEARCH_TICKS: u64 = 20;

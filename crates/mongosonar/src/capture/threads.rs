@@ -18,13 +18,18 @@ use super::pipeline::{LiveSink, OperationListener, Pipeline};
 use super::source::{CaptureSource, CaptureWork};
 use super::tls::TlsCapture;
 use crate::args::when::now;
+use crate::capture::args::EncryptedArg;
+use crate::capture::notice::Notice;
+use crate::capture::ports::Listened;
+use crate::capture::write::PacketRecorder;
 use crate::confinement::privileges;
 use crate::confinement::thread_starter::ThreadStarter;
-use crate::queries::args::EncryptedArg;
-use crate::queries::notice::Notice;
-use crate::queries::ports::Listened;
-use crate::queries::write::PacketRecorder;
 
+/// When the kernel hands over a block that is not full. Fewer wake-ups cost less, because each one finds the
+/// processor's caches cold.
+pub const RETIRE: Duration = Duration::from_millis(250);
+/// The same where each operation is written as it ends.
+pub const RETIRE_EACH: Duration = Duration::from_millis(100);
 /// The longest sleep of a capture thread, so that it soon captures other ports.
 const LONG_NAP: Duration = Duration::from_secs(1);
 
@@ -345,7 +350,6 @@ mod tests {
     use sonar_sys::geometry::{block_bytes, tolerated_stall};
 
     use super::*;
-    use crate::queries::live::{RETIRE, RETIRE_EACH};
 
     /// What a source without packets does.
     #[derive(Copy, Clone, PartialEq)]

@@ -15,10 +15,10 @@ use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::tls::{PlaintextSource, TlsRoom, TlsTracer};
 
 use super::library::TlsLibrary;
+use crate::capture::args::Range;
+use crate::capture::ports::{self, Listened};
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
 use crate::io::finder::array;
-use crate::queries::args::Range;
-use crate::queries::ports::{self, Listened};
 
 /// How often to look for processes.
 const PERIOD: Duration = Duration::from_secs(2);

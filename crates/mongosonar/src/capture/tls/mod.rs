@@ -25,8 +25,8 @@ use super::changes::CaptureChange;
 use super::pipeline::Pipeline;
 use super::source::{CaptureSource, CaptureWork};
 use crate::args::when::now;
+use crate::capture::notice::Notice;
 use crate::confinement::privileges;
-use crate::queries::notice::Notice;
 
 /// How late a part of a connection may be handed over.
 const DELAY: Duration = Duration::from_millis(200);

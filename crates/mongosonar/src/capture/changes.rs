@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sonar_decode::{EndedClient, EndedServer};
 use sonar_sys::{PacketFilter, Ring};
 
-use crate::queries::ports::Listened;
+use crate::capture::ports::Listened;
 
 /// A change for a capture thread.
 pub enum CaptureChange {

@@ -22,9 +22,9 @@ pub use self::trace::{SplitHelpers, SplitTrace};
 use anyhow::{Result, bail};
 use sonar_sys::Host;
 
+use crate::capture::args::Range;
+use crate::capture::ports::Listened;
 use crate::exit::usage;
-use crate::queries::args::Range;
-use crate::queries::ports::Listened;
 use crate::servers;
 
 /// The processes to trace: those that were asked for, else each mongod and mongos of this machine, or only those that

@@ -16,9 +16,9 @@ use super::meeting::{SplitMeeting, SplitSink, lock};
 use super::open_files::{FileId, OpenFiles};
 use super::plan::{EncryptedSplit, SplitPlan};
 use super::waits::WaitClassifier;
+use crate::capture::tls::TlsLibrary;
 use crate::confinement::privileges;
 use crate::io::process::refused;
-use crate::queries::live::tls::TlsLibrary;
 use crate::stacks::following::FollowedServers;
 
 const UNREADABLE: &str = "cannot read the records of the kernel";

@@ -10,8 +10,8 @@ use sonar_core::{Coverage, InFlightOperations, Operation, Plaintext, Timestamp, 
 use sonar_decode::{Decoder, Sink};
 
 use super::joiner::ThreadWindow;
-use crate::queries::args::EncryptedArg;
-use crate::queries::write::PacketRecorder;
+use crate::capture::args::EncryptedArg;
+use crate::capture::write::PacketRecorder;
 
 /// Receives each operation as it ends.
 pub trait OperationListener: Send {
