@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -22,6 +22,7 @@ use sonar_sys::host::process_files::ProcessFiles;
 use sonar_sys::host::regular;
 use sonar_view::kit::{Zone, plural};
 
+use super::notice::Notice;
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
 use crate::servers;
@@ -112,20 +113,21 @@ impl Lookup {
         Self { server, ..self }
     }
 
-    /// Looks them up in a new thread once `gate` is open, and calls `complain` with each error. The receiver disconnects
-    /// when the thread ends.
+    /// Looks them up in a new thread once `gate` is open, and complains of each error. The receiver disconnects when the
+    /// thread ends.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub fn start(
         self,
         shared: Arc<Shared>,
-        complain: impl Fn(String) + Send + 'static,
+        complaints: Sender<Notice>,
         gate: StartGate,
     ) -> Result<Receiver<()>> {
         let (done, is_done) = channel();
         let run = move || {
             let _done = done;
+            let complain = |what| drop(complaints.send(Notice::Complaint(what)));
             if self.confined {
                 privileges::give_up_but_network(&self.server);
             }
@@ -150,7 +152,7 @@ impl Lookup {
             // The server knows more than its log.
             if let Some(server) = self.server {
                 match Server::connect(server, 1).and_then(|server| server.clients()) {
-                    Ok(clients) => drop(left_out(shared.add_clients(None, clients) as u64).map(&complain)),
+                    Ok(clients) => drop(left_out(shared.add_clients(None, clients) as u64).map(complain)),
                     Err(error) => complain(format!("applications of open connections: {error}")),
                 }
             }

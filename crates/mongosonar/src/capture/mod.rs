@@ -15,4 +15,4 @@ pub mod tls;
 pub mod write;
 
 pub use self::joiner::{Joiner, ThreadWindow};
-pub use self::pipeline::{LiveSink, OperationListener, Pipeline};
+pub use self::pipeline::{OperationListener, Pipeline, WindowLayout};

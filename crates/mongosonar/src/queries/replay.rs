@@ -8,17 +8,17 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sonar_core::{Coverage, Packet, Timestamp, TlsSuite, Window};
+use sonar_core::{Coverage, Packet, Timestamp, TlsSuite};
 use sonar_decode::{Decoder, KeyLogReader, Settings, Shared};
 use sonar_view::queries::{PacketOrigin, Selection};
 
-use super::args::QueriesArgs;
+use super::args::{INTERVAL, QueriesArgs};
 use super::key_log::{self, KeyLogFile};
 use super::live::{WindowFeed, on_screen};
 use super::output::QueriesOutput;
 use super::packets::{self, CaptureEnd, PacketSink};
 use crate::args::when::now;
-use crate::capture::{Joiner, LiveSink, Pipeline};
+use crate::capture::{Joiner, Pipeline, WindowLayout};
 use crate::exit::OK;
 use crate::exit::usage;
 use crate::stop;
@@ -155,36 +155,18 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     let key_log = args.tls_keylog.as_deref().map(open).transpose()?;
     let keys = key_log.as_ref().map(KeyLogFile::keys).unwrap_or_default();
     let settings = Settings { keys: Some(keys), ..args.file_settings() };
-    let interval_ns = args.interval.unwrap_or(Duration::from_secs(1)).as_nanos() as u64;
-    let window_settings = args.window_settings();
-    let start = now();
-    let first = Window::new(start.floor_to(interval_ns), window_settings);
+    let windows = WindowLayout {
+        start: now(),
+        interval: args.interval.unwrap_or(INTERVAL),
+        settings: args.window_settings(),
+    };
     let (to, from) = sync_channel(4);
     let (_say, news) = channel();
     let shared = Arc::new(Shared::default());
     let replay = Replay {
         path: path.to_owned(),
         settings: settings.clone(),
-        pipeline: Pipeline {
-            decoder: Decoder::new(settings, shared.clone()),
-            tls: false,
-            boundary: first.start.plus_ns(interval_ns),
-            sink: LiveSink {
-                window: Window { start, ..first },
-                each: None,
-                broken: stop.clone(),
-                encrypted: None,
-            },
-            keep: None,
-            counted: Coverage::default(),
-            kernel: Coverage::default(),
-            interval_ns,
-            seen: None,
-            settings: window_settings,
-            to,
-            thread: 0,
-            orphaned: false,
-        },
+        pipeline: Pipeline::new(Decoder::new(settings, shared.clone()), windows, to),
         stop: stop.clone(),
         first: None,
         shared,

@@ -20,7 +20,6 @@ use sonar_core::disk::DeviceCounters;
 use sonar_core::history::Span;
 use sonar_core::machine::ControlGroup;
 use sonar_core::time_split::{ConnectionSample, TimeSplit};
-use sonar_core::window::WindowSettings;
 use sonar_decode::{Settings, Shared};
 use sonar_mongo::Target;
 use sonar_sys::geometry::block_bytes;
@@ -49,7 +48,6 @@ use crate::capture::splitting::{
 use crate::capture::threads::{CaptureTask, LiveCapture, RETIRE, RunningCapture};
 use crate::capture::tls::{AttachedCapture, AttacherTask, TlsCapture};
 use crate::confinement::start_gate::StartGate;
-use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit::OK;
 use crate::io::names::FileNamesQuestion;
 use crate::outfile::OutFile;
@@ -141,11 +139,9 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let profiler = target.as_ref().map(start).transpose()?;
     let shared = Arc::new(Shared::default());
     let (say, notices) = channel();
-    let complaints = say.clone();
     let lookup = Lookup::open(&[], &Host::live(), confined)?.with_server(target.clone());
     let gate = StartGate::default();
-    let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
-    let known = lookup.start(shared.clone(), complain, gate.clone())?;
+    let known = lookup.start(shared.clone(), say.clone(), gate.clone())?;
     let stop = stop::listen_confined(StopBehavior::Report, || {
         if confined {
             trace.give_up_privileges();
@@ -161,18 +157,14 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         settings: Settings { ports: listened.ports(), ..Settings::default() },
         shared,
         interval: Duration::from_secs(1),
-        window: WindowSettings::default(),
-        encrypted: None,
         each: Some(Arc::new(Mutex::new(WireSide::new(meeting.clone(), sample)))),
-        keep: None,
-        say,
         stop: stop_capture.clone(),
         confined,
-        threads: ThreadStarter::Here,
+        ..CaptureTask::default()
     };
-    let (running, windows) = capture.start(&task)?;
+    let (running, windows) = capture.start(&task, &say)?;
     if let Some(attacher) = &attacher {
-        attacher.follow(running.changes.clone(), task.say.clone())?;
+        attacher.follow(running.changes.clone(), say)?;
     }
     let mut capture = WhyCapture { running, windows, notices, coverage: Coverage::default() };
     // The capture reads its ring meanwhile.
@@ -221,7 +213,6 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let threads = since(&before, &thread_times(&trace)?);
     let paths = trace.files();
     std::thread::sleep(LATE);
-    stop_capture.store(true, Ordering::Relaxed);
     let captured = capture.finish()?;
     let log_lines_unread = logs.finish(|operation| lock(&meeting).sink.server(operation));
     let mut meeting = lock(&meeting);
@@ -397,7 +388,7 @@ impl WhyCapture {
 
     /// Ends the capture; returns what it saw and what it did not.
     fn finish(mut self) -> Result<Coverage> {
-        self.running.wake();
+        self.running.stop();
         // The thread hands its last window over before it ends.
         for window in self.windows.iter() {
             self.coverage.add(&window.window.coverage);

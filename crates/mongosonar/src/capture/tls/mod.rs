@@ -21,7 +21,7 @@ use sonar_sys::tls::{PlaintextSource, TlsLosses, TlsTracer};
 use self::attacher::AttacherNews;
 pub use self::attacher::AttacherTask;
 pub use self::library::TlsLibrary;
-use super::changes::CaptureChange;
+use super::changes::{CaptureChange, ChangeSenders};
 use super::pipeline::Pipeline;
 use super::source::{CaptureSource, CaptureWork};
 use crate::args::when::now;
@@ -108,17 +108,7 @@ impl CaptureSource for TlsCapture {
             }
         };
         let tick = |pipeline: &mut Pipeline, losses: TlsLosses| {
-            while let Ok(change) = changes.try_recv() {
-                match change {
-                    CaptureChange::Ports(listened) => pipeline.decoder.set_ports(listened.ports()),
-                    CaptureChange::ServerEnded(server) => pipeline.decoder.server_ended(server),
-                    CaptureChange::ClientsEnded(clients) => {
-                        pipeline.decoder.clients_ended(clients.iter().cloned());
-                    }
-                    CaptureChange::ListenerGone => pipeline.sink.each = None,
-                    CaptureChange::Ring { .. } | CaptureChange::EncryptedRead => {}
-                }
-            }
+            changes.try_iter().for_each(|change| pipeline.follow(change));
             pipeline.kernel = coverage_of(losses);
             pipeline.sink.flush();
             pipeline.look_at_clock(now(), DELAY.as_nanos() as u64);
@@ -164,18 +154,14 @@ impl TlsAttacher {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn follow(&self, threads: Vec<Sender<CaptureChange>>, say: Sender<Notice>) -> Result<()> {
+    pub fn follow(&self, threads: ChangeSenders, notices: Sender<Notice>) -> Result<()> {
         let mut socket = self.socket.try_clone()?;
         let pass_on = move || {
             // It ends with the helper.
             while let Ok(news) = attacher::receive(&mut socket) {
                 match news {
-                    AttacherNews::Note(text) => drop(say.send(Notice::Complaint(text))),
-                    AttacherNews::Attached => {
-                        for thread in &threads {
-                            thread.send(CaptureChange::EncryptedRead).ok();
-                        }
-                    }
+                    AttacherNews::Note(text) => drop(notices.send(Notice::Complaint(text))),
+                    AttacherNews::Attached => threads.tell(|| CaptureChange::EncryptedRead),
                     AttacherNews::Looked => {}
                 }
             }

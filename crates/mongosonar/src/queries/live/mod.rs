@@ -6,7 +6,6 @@ mod split;
 
 use std::io::IsTerminal;
 use std::num::NonZeroU32;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,7 +29,7 @@ use super::server_names::{ServerNames, ServerNamesUpdate};
 pub use crate::args::when::now;
 use crate::capture::applications::{self, Lookup};
 use crate::capture::args::SourceArg;
-use crate::capture::changes::CaptureChange;
+use crate::capture::changes::{CaptureChange, ChangeSenders};
 use crate::capture::notice::Notice;
 use crate::capture::ports::Listened;
 use crate::capture::rotate::{SeriesFiles, Started};
@@ -154,11 +153,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     };
     // After the rings are open: a connection that opens from now on is seen from its beginning. Its thread may use
     // the network, and gives up the rest by itself.
-    let complaints = say.clone();
-    let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
     let gate = StartGate::default();
     let lookup = Lookup::open(&args.log, &Host::live(), confined)?.with_server(server);
-    let lookup = lookup.start(shared.clone(), complain, gate.clone())?;
+    let lookup = lookup.start(shared.clone(), say.clone(), gate.clone())?;
     let steps = match screen && args.store.folder().is_dir() {
         true => Some(HistorySteps::start(&args.store, None, confined)?),
         false => None,
@@ -211,12 +208,11 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             None => each.clone().map(|each| each as Arc<Mutex<dyn OperationListener>>),
         },
         keep: keep.clone(),
-        say: say.clone(),
         stop: stop.clone(),
         confined,
         threads: ThreadStarter::Here,
     };
-    let (capture, windows) = capture.start(&task)?;
+    let (capture, windows) = capture.start(&task, &say)?;
     drop(task);
     if let Some(attacher) = &attacher {
         attacher.follow(capture.changes.clone(), say.clone())?;
@@ -229,8 +225,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let feed = WindowFeed::new(Joiner::new(windows, threads), news, stop.clone(), args.duration);
     let mut feed = feed.with_steps(steps).with_splits(splits).with_servers(server_names);
     let total = if screen { feed.show(args, selection, &source, origin) } else { feed.print(&mut output) };
-    stop.store(true, Ordering::Relaxed);
-    capture.wake();
+    capture.stop();
     drop((follower, states));
     // The last windows, of what came until the rings were closed.
     let rest = feed.rest();
@@ -285,15 +280,11 @@ fn follow(
             names.tell(found);
         }
         for server in ended {
-            for thread in &threads {
-                thread.send(CaptureChange::ServerEnded(server.clone())).ok();
-            }
+            threads.tell(|| CaptureChange::ServerEnded(server.clone()));
         }
         let Some(news) = listened.follow(news.ports) else { return };
         let now = Arc::new(listened.clone());
-        for thread in &threads {
-            thread.send(CaptureChange::Ports(now.clone())).ok();
-        }
+        threads.tell(|| CaptureChange::Ports(now.clone()));
         let origin = listened.origin_with_servers(&on);
         let source = format!("{on}, {listened}");
         say.send(Notice::Source { news, source, origin }).ok();
@@ -308,7 +299,7 @@ fn follow(
 /// Where changes go.
 struct Changes {
     /// To the capture threads.
-    threads: Vec<Sender<CaptureChange>>,
+    threads: ChangeSenders,
     say: Sender<Notice>,
     /// To the names of servers.
     names: ServerNamesUpdate,
