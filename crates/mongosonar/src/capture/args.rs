@@ -9,6 +9,14 @@ use crate::exit::usage;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Range(pub u16, pub u16);
 
+/// The only port, if it is a single one.
+pub fn only_port(ports: &[Range]) -> Option<u16> {
+    match ports {
+        [Range(first, last)] if first == last => Some(*first),
+        _ => None,
+    }
+}
+
 /// What a capture reads.
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum SourceArg {

@@ -13,7 +13,7 @@ use sonar_decode::{Decoder, Sink};
 use super::changes::CaptureChange;
 use super::joiner::ThreadWindow;
 use crate::capture::args::EncryptedArg;
-use crate::capture::write::PacketRecorder;
+use crate::capture::write::SharedRecorder;
 
 /// Receives each operation as it ends.
 pub trait OperationListener: Send {
@@ -36,7 +36,7 @@ pub struct Pipeline {
     /// The decoder reads connections that are encrypted.
     pub tls: bool,
     pub sink: LiveSink,
-    pub keep: Option<Arc<Mutex<PacketRecorder>>>,
+    pub keep: Option<SharedRecorder>,
     counted: Coverage,
     pub kernel: Coverage,
     interval_ns: u64,

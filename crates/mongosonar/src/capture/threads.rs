@@ -1,14 +1,14 @@
 //! Capture threads: each reads a ring, decodes its packets and hands over windows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use sonar_core::Coverage;
 use sonar_core::window::WindowSettings;
-use sonar_core::{Coverage, Timestamp};
 use sonar_decode::{Decoder, Settings, Shared, TlsSource};
 use sonar_sys::{PacketFilter, Ring, RingConfig, Stopper, Wake};
 
@@ -21,8 +21,9 @@ use crate::args::when::now;
 use crate::capture::args::EncryptedArg;
 use crate::capture::notice::Notice;
 use crate::capture::ports::Listened;
-use crate::capture::write::PacketRecorder;
+use crate::capture::write::SharedRecorder;
 use crate::confinement::privileges;
+use crate::confinement::start_order::{self, StartStep};
 use crate::confinement::thread_starter::ThreadStarter;
 
 /// When the kernel hands over a block that is not full. Fewer wake-ups cost less, because each one finds the
@@ -170,6 +171,7 @@ impl CaptureThread {
 }
 
 /// Sources that are open.
+#[derive(Default)]
 pub struct LiveCapture {
     sources: Vec<Box<dyn CaptureSource>>,
     /// Encrypted connections of some servers are read inside their processes.
@@ -192,7 +194,7 @@ pub struct CaptureTask {
     /// Receives each operation.
     pub each: Option<Arc<Mutex<dyn OperationListener>>>,
     /// Writes each packet.
-    pub keep: Option<Arc<Mutex<PacketRecorder>>>,
+    pub keep: Option<SharedRecorder>,
     /// Ends them.
     pub stop: Arc<AtomicBool>,
     /// Whether they drop everything that decoding does not need.
@@ -217,6 +219,7 @@ impl LiveCapture {
     /// # Errors
     /// A permission or an interface is missing.
     pub fn open(config: &RingConfig, threads: usize) -> Result<Self> {
+        start_order::take(StartStep::Opened);
         let rings = if threads == 1 { vec![Ring::open(config)?] } else { Ring::open_group(config, threads)? };
         Ok(Self::of(rings, &config.filter, config.retire))
     }
@@ -241,11 +244,6 @@ impl LiveCapture {
         Self { is_tls_read: is_attached, ..self }
     }
 
-    /// How many threads there will be, each with windows of its own.
-    pub fn threads(&self) -> usize {
-        self.sources.len()
-    }
-
     /// Starts the threads, whose messages go to `notices`; gives their windows too. The first one begins now.
     ///
     /// # Errors
@@ -255,16 +253,25 @@ impl LiveCapture {
         task: &CaptureTask,
         notices: &Sender<Notice>,
     ) -> Result<(RunningCapture, Receiver<ThreadWindow>)> {
-        let (to, windows) = sync_channel(4 * self.threads());
+        start_order::take(StartStep::Thread);
+        let (to, windows) = sync_channel(4 * self.sources.len());
         let other = if self.is_tls_read { TlsSource::Process } else { TlsSource::None };
         let mut running = RunningCapture { stop: task.stop.clone(), ..RunningCapture::default() };
         // Windows that begin at the same time are joined.
-        let start = now();
+        let layout = WindowLayout { start: now(), interval: task.interval, settings: task.window };
         for (number, source) in self.sources.into_iter().enumerate() {
             running.stoppers.extend(source.stopper());
-            let place = PipelinePlace { thread: number, start, tls: source.tls().unwrap_or(other) };
+            let tls = source.tls().unwrap_or(other);
+            let decoder = Decoder::new(Settings { tls, ..task.settings.clone() }, task.shared.clone());
+            let mut pipeline = Pipeline::new(decoder, layout, to.clone());
+            pipeline.sink.each = task.each.clone();
+            pipeline.sink.broken = task.stop.clone();
+            pipeline.sink.encrypted = task.encrypted;
+            pipeline.tls = tls == TlsSource::This;
+            pipeline.keep = task.keep.clone();
+            (pipeline.seen, pipeline.thread) = (Some(layout.start), number);
             let work = CaptureWork {
-                pipeline: task.pipeline(place, to.clone()),
+                pipeline,
                 changes: running.changes.add(),
                 complaints: notices.clone(),
                 stop: task.stop.clone(),
@@ -287,35 +294,21 @@ fn ending_all(stop: &AtomicBool, result: Result<()>) -> Result<()> {
     result
 }
 
-/// One of the threads of a capture.
-struct PipelinePlace {
-    thread: usize,
-    /// When the capture began.
-    start: Timestamp,
-    tls: TlsSource,
-}
-
-impl CaptureTask {
-    fn pipeline(&self, place: PipelinePlace, to: SyncSender<ThreadWindow>) -> Pipeline {
-        let PipelinePlace { thread, start, tls } = place;
-        let decoder = Decoder::new(Settings { tls, ..self.settings.clone() }, self.shared.clone());
-        let windows = WindowLayout { start, interval: self.interval, settings: self.window };
-        let mut pipeline = Pipeline::new(decoder, windows, to);
-        pipeline.sink.each = self.each.clone();
-        pipeline.sink.broken = self.stop.clone();
-        pipeline.sink.encrypted = self.encrypted;
-        pipeline.tls = tls == TlsSource::This;
-        pipeline.keep = self.keep.clone();
-        (pipeline.seen, pipeline.thread) = (Some(start), thread);
-        pipeline
-    }
-}
-
 impl RunningCapture {
+    /// How many there are, each with windows of its own.
+    pub fn threads(&self) -> usize {
+        self.handles.len()
+    }
+
     /// Tells the threads to stop.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.stoppers.iter().for_each(Stopper::stop);
+    }
+
+    /// Whether they are to stop: they were told to, or one of them has failed.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Waits for the threads. Take their last windows first.
@@ -335,6 +328,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Instant;
 
+    use sonar_core::Timestamp;
     use sonar_sys::geometry::{block_bytes, tolerated_stall};
 
     use super::*;

@@ -54,7 +54,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         way: args.way.map(Into::into),
         pseudo: args.pseudo_filesystems,
     };
-    let tracer = Tracer::start(&trace).map_err(process::refused)?;
+    let tracer = process::attach(&trace)?;
     // Read while there are privileges, and printed when Ctrl-C can end it.
     let begins = format!("process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
     let obstacle = watch.obstacle();

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use sonar_mongo::files::StoredFile;
 use sonar_mongo::{Server, ServerError, Target};
 
 use crate::args::connection::ServerArgs;
 use crate::confinement::privileges;
+use crate::confinement::start_order::{StartStep, start_thread};
 
 /// The content of the server's files.
 #[derive(Default)]
@@ -55,7 +56,7 @@ impl FileNamesQuestion {
                 say.send(Server::connect(target, 1).and_then(|server| server.files())).ok();
             }
         };
-        std::thread::Builder::new().name("names".to_owned()).spawn(ask).context("cannot start a thread")?;
+        start_thread(StartStep::Opened, "names", ask)?;
         Ok(Self { asker: Some((go, answer)) })
     }
 

@@ -46,7 +46,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         way: args.way.map(Into::into),
         pseudo: args.pseudo_filesystems,
     };
-    let tracer = Tracer::start(&trace).map_err(process::refused)?;
+    let tracer = process::attach(&trace)?;
     let way = tracer.way();
     let recording = recording(args, &watch, &way)?;
     // Read while there are privileges, and printed when Ctrl-C can end it.

@@ -260,14 +260,6 @@ impl QueriesArgs {
         self.digest || self.html.is_some()
     }
 
-    /// The only port, if it is a single one.
-    pub fn only_port(&self) -> Option<u16> {
-        match self.port.as_slice() {
-            [Range(first, last)] if first == last => Some(*first),
-            _ => None,
-        }
-    }
-
     /// The ports for the decoder.
     fn decoder_ports(&self) -> Ports {
         if self.port.is_empty() {

@@ -5,7 +5,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use sonar_core::Source;
 use sonar_core::history::Span;
 use sonar_core::time_split::ServerOperation;
@@ -19,6 +19,7 @@ use sonar_view::why::{ProfiledDatabaseJson, ServerProfileJson};
 
 use super::server_operation::DescribedOperations;
 use crate::confinement::privileges;
+use crate::confinement::start_order::{StartStep, start_thread};
 
 /// The most databases whose profiler is asked for.
 const MAX_PROFILED: usize = 64;
@@ -69,7 +70,7 @@ impl ProfileReader {
             // Nobody may wait for it any more.
             answer.send(read_profile(target, &numbers, &span)).ok();
         };
-        std::thread::Builder::new().name("profile".to_owned()).spawn(run).context("cannot start a thread")?;
+        start_thread(StartStep::Opened, "profile", run)?;
         Ok(Self { wanted, read })
     }
 

@@ -210,9 +210,9 @@ impl QueriesCollector {
             None => capture,
             Some(tls) => capture.with_tls(tls.capture.clone(), tls.is_attached),
         };
-        let threads = capture.threads();
         let (capture, windows) = capture.start(&task, &self.notices_to)?;
-        Ok(RunningQueries { capture, joiner: Joiner::new(windows, threads), interfaces })
+        let joiner = Joiner::new(windows, capture.threads());
+        Ok(RunningQueries { capture, joiner, interfaces })
     }
 
     /// The next window, if one comes in time, and whether it has packets.

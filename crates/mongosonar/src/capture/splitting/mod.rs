@@ -15,7 +15,7 @@ mod waits;
 
 pub use self::meeting::{SplitMeeting, SplitSink, WireSide, lock};
 pub use self::open_files::{FileId, OpenFilesRoom};
-pub use self::plan::{EncryptedSplit, SplitPlan};
+pub use self::plan::SplitPlan;
 pub use self::rows::WindowSplits;
 pub use self::trace::{SplitHelpers, SplitTrace};
 

@@ -14,10 +14,11 @@ use sonar_sys::split::{FollowedProcess, MAX_PROCESSES, SplitEvent, SplitLosses, 
 use super::in_progress::ThreadsNow;
 use super::meeting::{SplitMeeting, SplitSink, lock};
 use super::open_files::{FileId, OpenFiles};
-use super::plan::{EncryptedSplit, SplitPlan};
+use super::plan::SplitPlan;
 use super::waits::WaitClassifier;
-use crate::capture::tls::TlsLibrary;
+use crate::capture::tls::{EncryptedAccess, TlsLibrary};
 use crate::confinement::privileges;
+use crate::confinement::start_order::{self, StartStep};
 use crate::io::process::refused;
 use crate::stacks::following::FollowedServers;
 
@@ -60,8 +61,9 @@ impl SplitHelpers {
     /// Begins to trace the threads.
     pub fn trace(self) -> SplitTrace {
         let Self { mut tracer, files, classifier, plan } = self;
+        start_order::take(StartStep::Opened);
         let followed = tracer.followed();
-        if plan.encrypted != EncryptedSplit::Off {
+        if plan.encrypted != EncryptedAccess::Off {
             for FollowedProcess { process, .. } in &followed {
                 if let Err(error) = attach_tls(&mut tracer, *process, plan.encrypted) {
                     eprintln!(
@@ -69,6 +71,11 @@ impl SplitHelpers {
                     );
                 }
             }
+        }
+        if plan.samples_processors && !tracer.sample_processors() {
+            eprintln!(
+                "mongosonar: the kernel has no timers to sample processors with: what operations compute is unknown"
+            );
         }
         SplitTrace {
             tracer,
@@ -83,9 +90,9 @@ impl SplitHelpers {
 }
 
 /// Attaches to the TLS library of a process, if it has one.
-fn attach_tls(tracer: &mut SplitTracer, process: u32, encrypted: EncryptedSplit) -> Result<()> {
+fn attach_tls(tracer: &mut SplitTracer, process: u32, encrypted: EncryptedAccess) -> Result<()> {
     let Some(library) = TlsLibrary::of(process) else { return Ok(()) };
-    let sites = library.sites(encrypted == EncryptedSplit::AnyCost)?;
+    let sites = library.sites(encrypted == EncryptedAccess::AnyCost)?;
     Ok(tracer.attach_tls(library.file()?, &sites)?)
 }
 
@@ -127,15 +134,6 @@ fn refused_text(count: usize) -> String {
 }
 
 impl SplitTrace {
-    /// Samples what operations compute: waits of the part `Cpu`. Call it before privileges are dropped.
-    pub fn sample_processors(&mut self) {
-        if !self.tracer.sample_processors() {
-            eprintln!(
-                "mongosonar: the kernel has no timers to sample processors with: what operations compute is unknown"
-            );
-        }
-    }
-
     /// Drops the privileges that the trace no longer needs.
     pub fn give_up_privileges(&self) {
         privileges::give_up_while_tracing(|| self.tracer.is_readable());

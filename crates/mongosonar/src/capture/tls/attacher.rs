@@ -18,6 +18,7 @@ use super::library::TlsLibrary;
 use crate::capture::args::Range;
 use crate::capture::ports::{self, Listened};
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
+use crate::confinement::start_order::{self, StartStep};
 use crate::io::finder::array;
 
 /// How often to look for processes.
@@ -92,6 +93,7 @@ pub fn start(
     source: PlaintextSource,
     task: AttacherTask,
 ) -> Result<Helper> {
+    start_order::take(StartStep::Helper);
     Ok(Helper::start_with_opened(before, |socket| {
         // It ends when the other side does.
         let _ = serve(tracer, source, task, socket);

@@ -27,9 +27,33 @@ use super::source::{CaptureSource, CaptureWork};
 use crate::args::when::now;
 use crate::capture::notice::Notice;
 use crate::confinement::privileges;
+use crate::confinement::start_order::{StartStep, start_thread};
 
 /// How late a part of a connection may be handed over.
 const DELAY: Duration = Duration::from_millis(200);
+
+/// At what cost encrypted connections are read inside the processes of servers, and the time of their operations is
+/// divided.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum EncryptedAccess {
+    /// They are not.
+    Off,
+    /// Where probes in the TLS library are cheap.
+    Cheap,
+    /// Also where a probe costs ten times as much.
+    AnyCost,
+}
+
+impl EncryptedAccess {
+    /// What the options `--no-tls` and `--tls-any-cost` ask for.
+    pub fn of(no_tls: bool, any_cost: bool) -> Self {
+        match (no_tls, any_cost) {
+            (true, _) => Self::Off,
+            (false, false) => Self::Cheap,
+            (false, true) => Self::AnyCost,
+        }
+    }
+}
 
 /// The programs that read inside processes. One capture at a time reads what they pass on.
 #[derive(Clone)]
@@ -166,10 +190,7 @@ impl TlsAttacher {
                 }
             }
         };
-        std::thread::Builder::new()
-            .name("servers".to_owned())
-            .spawn(pass_on)
-            .context("cannot start a thread")?;
+        start_thread(StartStep::Thread, "servers", pass_on)?;
         Ok(())
     }
 }
