@@ -374,6 +374,52 @@ def test_nothing_of_a_server_is_read_before_the_privileges_are_dropped(command, 
         assert "its log" in done.stdout.decode() and not any("may not be read" in one for one in found["unseen"]), found
 
 
+def steps(words):
+    """Runs a command; returns the steps of its start that a debug build states, each once, and its exit code."""
+    command = [labkit.MONGOSONAR, *map(str, words)]
+    environment = dict(os.environ) | {"MONGOSONAR_START_STEPS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert "panicked" not in done.stderr, done.stderr
+    return re.findall(r"^mongosonar: start: (\w+)$", done.stderr, re.M), done.returncode
+
+
+@pytest.mark.servers
+def test_every_command_drops_its_privileges_after_what_takes_them_and_before_its_threads(tmp_path):
+    """`StartStep` has the order: a debug build ends where a step comes too late."""
+    wire = FIXTURES / "mongod-4.0-mixed/wire.pcap.gz"
+    if steps(["queries", "--read", wire])[0] == []:
+        pytest.skip("a release does not state its steps")
+    program = labkit.put_as_mongod("threaded", tmp_path / "mongod")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "keys.log").touch()
+    port, config = 28023, tmp_path / "agent.toml"
+    config.write_text("[collectors]\nsplit = true\n")
+    nobody = ["--uri", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=1"]
+    queries = ["queries", "--port", port, "--json", "--duration", "1s"]
+    series = ["--write", tmp_path / "kept.pcapng", "--rotate", "1M"]
+    tracing = ["Helper", "Opened", "Dropped", "Thread"]
+    with labkit.threaded(tmp_path / "data", port, program) as server:
+        for words in [
+            [*queries, *series, *nobody],
+            [*queries, "--tls-keylog", tmp_path / "keys.log"],
+            [*queries, "--source", "process"],
+            [*queries, "--split", "--no-tls"],
+            [*queries, "--keep-privileges"],
+            ["why", "--pid", server.pid, "--duration", "1s"],
+            ["io", "live", "--pid", server.pid, "--json", "--duration", "1s"],
+            ["io", "record", tmp_path / "kept.msio", "--pid", server.pid, "--duration", "1s", *nobody],
+            ["agent", "--store", tmp_path / "store", "--config", config, "--once", "1s"],
+        ]:
+            assert steps(words) == (tracing, 0), words
+        stacks = ["stacks", "--pid", server.pid, "--duration", "1s"]
+        assert steps(stacks) == (["Helper", "Dropped", "Thread"], 0)
+    page = ["--html", tmp_path / "page.html"]
+    assert steps(["queries", "--read", wire, *page]) == (["Opened", "Dropped", "Thread"], 0)
+    assert steps(["agent", "--store", tmp_path / "replayed", "--replay", wire]) == (["Dropped", "Thread"], 0)
+    assert steps(["profiler", "status", *nobody]) == (["Dropped"], 1)
+    assert steps(["profiler", "report", *nobody]) == (["Dropped", "Thread"], 1)
+
+
 def test_privileges_are_kept_on_request(tmp_path):
     with labkit.live_capture(tmp_path, ["--interface", "lo", "--port", "1", "--keep-privileges"]) as running:
         assert all(fields["Seccomp"].strip() == "0" for fields in tasks(running.child.pid).values())

@@ -21,6 +21,7 @@ macro_rules! println {
 
 mod agent;
 mod args;
+mod capture;
 mod capture_reading;
 mod cli;
 mod confinement;
@@ -41,7 +42,6 @@ mod progress;
 mod queries;
 mod screen;
 mod servers;
-mod splitting;
 mod stacks;
 mod stop;
 mod timeline;

@@ -19,6 +19,8 @@ use sonar_sys::Host;
 use sonar_sys::terminal::{Streams, StuckOutput, Woken, show_last};
 use sonar_view::queries::live::{Screen, give_back_terminal, restore_terminal};
 
+use crate::confinement::start_order::{self, StartStep};
+
 /// How long a command that has nothing to restore may take to end, once nobody sees its output any more.
 const ABANDONED: Duration = Duration::from_secs(3);
 /// The same where somebody may wait for its summary.
@@ -267,6 +269,7 @@ impl Signals {
         // Before anything can go wrong that somebody asks about.
         let (stop, streams) = STOP.get_or_init(|| (Stop::new(ending), streams));
         confine();
+        start_order::take(StartStep::Thread);
         std::thread::Builder::new()
             .name("stop".to_owned())
             .spawn(move || guard(stop, streams, caught))

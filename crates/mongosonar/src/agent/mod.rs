@@ -32,9 +32,10 @@ pub use self::args::{AgentArgs, EXAMPLES};
 use self::live::LivePlan;
 use self::replay::ReplayPlan;
 use self::settings::AgentSettings;
+use crate::confinement::{privileges, start_order};
 use crate::exit::{self, OK};
 use crate::queries::live::now;
-use crate::{confinement::privileges, input, stop};
+use crate::{input, stop};
 
 /// A status that is older than this is that of an agent that stands still, in nanoseconds.
 const SILENT_NS: u64 = 30 * NS_PER_S;
@@ -53,7 +54,7 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
         if !args.keep_privileges {
             stop::prepare()?;
             input::prepare_copies(args.replay.iter().map(PathBuf::as_path));
-            privileges::give_up_but_replaying(folder);
+            start_order::drop_privileges(true, || privileges::give_up_but_replaying(folder));
         }
         let replayed = replay::run(&plan, store).map_err(|error| match args.keep_privileges {
             true => error,

@@ -15,8 +15,8 @@ use sonar_store::StoreSettings;
 
 use crate::args::config;
 use crate::args::values::{parse_connections, parse_scaled};
+use crate::capture::args::Range;
 use crate::exit::usage;
-use crate::queries::args::Range;
 
 /// Where the configuration is, unless `--config` names another file.
 pub const PLACE: &str = "/etc/mongosonar/agent.toml";

@@ -9,7 +9,7 @@ use sonar_core::{Coverage, LinkType, Packet, Timestamp, WindowClock};
 use sonar_decode::{EndedClient, KeyLog, KeyLogReader, Shared};
 
 use super::plan::{CapturePlan, CaptureRead};
-use crate::queries::applications::{self, ReadLogs};
+use crate::capture::applications::{self, ReadLogs};
 use crate::queries::packets::{CaptureEnd, PacketSink};
 
 /// Receives packets, and what their times mean.

@@ -8,7 +8,7 @@ use anyhow::Result;
 use sonar_core::{Coverage, InFlightOperations, Timestamp, TlsSuite};
 use sonar_decode::{Settings, Sink};
 
-use crate::queries::applications::{CaptureLog, ReadLogs};
+use crate::capture::applications::{CaptureLog, ReadLogs};
 use crate::queries::packets::CaptureEnd;
 
 /// How to read a capture file.

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use sonar_store::SqliteHistory;
 
+use super::start_order::{self, StartStep};
 use crate::args::connection::ServerArgs;
 use crate::{confinement::privileges, input, outfile, stop};
 
@@ -38,6 +39,7 @@ impl<'a> FileReading<'a> {
         let target = self.server.map(ServerArgs::named).transpose()?.flatten();
         // Where there is nothing to read the command fails, and no empty page stays.
         if let Some(page) = self.page.filter(|_| self.has_input()) {
+            start_order::take(StartStep::Opened);
             outfile::prepare(page)?;
         }
         stop::prepare()?;
@@ -46,7 +48,9 @@ impl<'a> FileReading<'a> {
             .filter(|input| input.is_dir())
             .for_each(|store| SqliteHistory::prepare_reading(store));
         input::prepare_copies(self.inputs.iter().copied());
-        privileges::give_up_but_reading(&self.inputs, target.as_ref());
+        start_order::drop_privileges(true, || {
+            privileges::give_up_but_reading(&self.inputs, target.as_ref());
+        });
         Ok(())
     }
 

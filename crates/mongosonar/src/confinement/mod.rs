@@ -4,4 +4,5 @@ pub mod file_reading;
 pub mod helper_channel;
 pub mod privileges;
 pub mod start_gate;
+pub mod start_order;
 pub mod thread_starter;

@@ -18,6 +18,8 @@ use sonar_sys::host::regular;
 use sonar_sys::privileges::{self, Duty, FileAccess, capability, works_without};
 use sonar_sys::trust;
 
+use super::start_order::{self, StartStep};
+
 /// Reports once which privileges cannot be dropped here, and why: all threads have the same reason.
 fn lacking(what: &str, error: &io::Error) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -341,6 +343,7 @@ pub fn helper_with(
     serve: impl FnOnce(UnixStream) -> io::Result<()>,
 ) -> Option<Helper> {
     let HelperTask { name, what, memory, keep, duty } = task;
+    start_order::take(StartStep::Helper);
     let started = Helper::start_with(kept, |socket| {
         if confine_helper(name, memory, keep, duty).is_ok() {
             // It ends when the other side does.

@@ -10,6 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource;
 
+use super::start_order::{self, StartStep};
 use crate::confinement::privileges;
 
 /// Starts threads.
@@ -43,6 +44,7 @@ impl ThreadStarter {
     pub fn confined() -> io::Result<Self> {
         let (to, jobs) = channel::<StartJob>();
         let nice = resource::nice().ok();
+        start_order::take(StartStep::Opened);
         Builder::new().name("starter".to_owned()).spawn(move || {
             // Later, without capabilities, a thread can only give way.
             resource::prefer_this_thread().ok();

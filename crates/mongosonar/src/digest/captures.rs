@@ -9,9 +9,9 @@ use sonar_core::{Coverage, Operation, Outcome, Record, Role};
 use sonar_decode::{Settings, Sink};
 
 use super::collect::OperationCollector;
+use crate::capture::applications::CaptureLog;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink};
 use crate::input;
-use crate::queries::applications::CaptureLog;
 use crate::queries::key_log::{self, KeyLogFile};
 use crate::queries::packets::CaptureEnd;
 

@@ -15,7 +15,7 @@ use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{self, RootObstacle};
 use sonar_sys::tls::{PlaintextSource, TlsRoom, TlsTracer};
 
-use crate::queries::live::tls::TlsLibrary;
+use crate::capture::tls::TlsLibrary;
 use crate::servers;
 use crate::servers::configuration::ServerConfiguration;
 use crate::servers::log_location::{self, LocatedLog};

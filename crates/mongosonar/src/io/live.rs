@@ -56,7 +56,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         way: args.way.map(Into::into),
         pseudo: args.pseudo_filesystems,
     };
-    let tracer = Tracer::start(&trace).map_err(process::refused)?;
+    let tracer = process::attach(&trace)?;
     let refused = watch.note_refused(tracer.refused());
     // Read while there are privileges, and printed when Ctrl-C can end it.
     let begins = format!("process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());

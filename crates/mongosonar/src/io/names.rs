@@ -4,13 +4,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use sonar_mongo::files::StoredFile;
 use sonar_mongo::{Server, ServerError, Target};
 
 use crate::args::connection::ServerArgs;
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
+use crate::confinement::start_order::{StartStep, start_thread};
 use crate::stop::{self, Unanswered};
 
 /// The content of the server's files.
@@ -56,7 +57,7 @@ impl FileNamesQuestion {
                 say.send(Server::connect(target, 1).and_then(|server| server.files())).ok();
             }
         };
-        std::thread::Builder::new().name("names".to_owned()).spawn(ask).context("cannot start a thread")?;
+        start_thread(StartStep::Opened, "names", ask)?;
         Ok(Self { asker: Some((go, answer)) })
     }
 

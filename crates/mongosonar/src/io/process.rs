@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use sonar_sys::Host;
 use sonar_sys::capabilities::grant_line;
-use sonar_sys::ebpf::{ProcessChange, TraceError, Tracer};
+use sonar_sys::ebpf::{ProcessChange, Trace, TraceError, Tracer};
 
 use super::paths::Folder;
 use super::search::ServerSearch;
 use crate::confinement::privileges;
+use crate::confinement::start_order::{self, StartStep};
 use crate::servers::MONGOD;
 use crate::stop::{self, StopBehavior};
 
@@ -37,6 +38,15 @@ pub fn refused(error: TraceError) -> anyhow::Error {
     }
 }
 
+/// Loads and attaches the programs.
+///
+/// # Errors
+/// As [`Tracer::start`], with what helps.
+pub fn attach(trace: &Trace<'_>) -> Result<Tracer> {
+    start_order::take(StartStep::Opened);
+    Tracer::start(trace).map_err(refused)
+}
+
 /// Begins to trace with programs that are attached: listens for signals, gives up privileges if it is to be `confined`,
 /// and then prints these lines, when Ctrl-C can end it. Returns what says that it is to stop.
 ///
@@ -47,11 +57,9 @@ pub fn begin(
     confined: bool,
     lines: impl IntoIterator<Item = String>,
 ) -> Result<Arc<AtomicBool>> {
-    let stop = stop::listen_confined(StopBehavior::Summary, || {
-        if confined {
-            privileges::give_up_while_tracing(|| tracer.is_readable());
-        }
-    })?;
+    let give_up = || privileges::give_up_while_tracing(|| tracer.is_readable());
+    let stop =
+        stop::listen_confined(StopBehavior::Summary, || start_order::drop_privileges(confined, give_up))?;
     for line in lines {
         eprintln!("mongosonar: {line}");
     }

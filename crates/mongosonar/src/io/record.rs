@@ -48,7 +48,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         way: args.way.map(Into::into),
         pseudo: args.pseudo_filesystems,
     };
-    let tracer = Tracer::start(&trace).map_err(process::refused)?;
+    let tracer = process::attach(&trace)?;
     let refused = watch.note_refused(tracer.refused());
     let way = tracer.way();
     let recording = recording(args, &watch, &way)?;

@@ -15,16 +15,17 @@ use sonar_view::profiler::impact::{self, ImpactReport, Site};
 
 use super::args::ImpactArgs;
 use super::start;
+use crate::confinement::{privileges, start_order};
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::{OK, usage};
 use crate::stop::{self, StopBehavior};
-use crate::{confinement::privileges, outfile, page, progress, screen};
+use crate::{outfile, page, progress, screen};
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
     let target = args.connection.target()?;
     start::open(args.html.as_deref())?;
     // It measures the length of the server's log.
-    privileges::give_up_but_reading(&[], Some(&target));
+    start_order::drop_privileges(true, || privileges::give_up_but_reading(&[], Some(&target)));
     let signals = stop::listen(StopBehavior::Immediate)?;
     let stop = signals.requests().clone();
     let mut clients = if args.clients.is_empty() { vec![1, 2, 4, 8, 16, 32] } else { args.clients.clone() };

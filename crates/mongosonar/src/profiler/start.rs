@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 use sonar_mongo::Target;
 
-use crate::{confinement::privileges, outfile, stop};
+use crate::confinement::{privileges, start_order};
+use crate::{outfile, stop};
 
 /// Opens what a command uses besides its server, and drops all privileges but those that asking it takes. Call it before a
 /// thread is started.
@@ -14,7 +15,7 @@ use crate::{confinement::privileges, outfile, stop};
 /// The page cannot be written.
 pub fn begin(server: &Target, page: Option<&Path>) -> Result<()> {
     open(page)?;
-    privileges::give_up_but_asking(server);
+    start_order::drop_privileges(true, || privileges::give_up_but_asking(server));
     Ok(())
 }
 

@@ -9,13 +9,13 @@ use sonar_view::kit::Fitting;
 use sonar_view::profiler::status::{self, DatabaseProfile};
 
 use super::args::StatusArgs;
-use crate::confinement::privileges;
+use crate::confinement::{privileges, start_order};
 use crate::exit::OK;
 use crate::screen;
 
 pub fn run(args: &StatusArgs) -> Result<u8> {
     let target = args.connection.target()?;
-    privileges::give_up_but_asking(&target);
+    start_order::drop_privileges(true, || privileges::give_up_but_asking(&target));
     let server = Server::connect(target, 1)?;
     let databases = args.databases.names(&server, true)?;
     if let Err(error @ (ServerError::NoProfiler(_) | ServerError::Mongos(_))) = server.profiler("admin") {

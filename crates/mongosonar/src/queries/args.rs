@@ -10,10 +10,11 @@ use sonar_decode::{Ports, Settings};
 use sonar_view::logs::RowOrder;
 use sonar_view::queries::Column;
 
-use super::rotate::{Rotation, parse_rotation};
 use crate::args::connection::{PortlessServerArgs, SERVER_OPTIONS};
 use crate::args::values::{ClassArg, ShapeArg, number, parse_connections, parse_duration};
 use crate::args::when::{When, parse_time};
+use crate::capture::args::{EncryptedArg, Range, SourceArg, parse_ports, reads_sockets};
+use crate::capture::rotate::{Rotation, parse_rotation};
 use crate::confinement::file_reading::FileReading;
 use crate::digest::args::ZoneArgs;
 use crate::history::StoreArgs;
@@ -213,10 +214,6 @@ pub struct QueriesArgs {
     pub ring_mib: Option<u32>,
 }
 
-/// An inclusive range of ports.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Range(pub u16, pub u16);
-
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ByArg {
     Shape,
@@ -232,28 +229,6 @@ pub enum RoleArg {
     Served,
     Issued,
     All,
-}
-
-/// What a capture reads.
-#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
-pub enum SourceArg {
-    /// Packets of the network.
-    Packets,
-    /// The sockets of the servers' processes.
-    Process,
-}
-
-#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
-pub enum EncryptedArg {
-    Only,
-    No,
-}
-
-impl EncryptedArg {
-    /// Whether operations on connections that are encrypted, or are not, are wanted.
-    pub const fn wants(self, tls: bool) -> bool {
-        matches!((self, tls), (Self::Only, true) | (Self::No, false))
-    }
 }
 
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
@@ -283,14 +258,6 @@ impl QueriesArgs {
     /// Whether to write a digest.
     pub fn makes_digest(&self) -> bool {
         self.digest || self.html.is_some()
-    }
-
-    /// The only port, if it is a single one.
-    pub fn only_port(&self) -> Option<u16> {
-        match self.port.as_slice() {
-            [Range(first, last)] if first == last => Some(*first),
-            _ => None,
-        }
     }
 
     /// The ports for the decoder.
@@ -339,39 +306,6 @@ impl QueriesArgs {
     pub fn window_settings(&self) -> WindowSettings {
         let split_by_order = self.by == Some(ByArg::Order);
         WindowSettings { sample: self.sample.unwrap_or(1), split_by_order, ..WindowSettings::default() }
-    }
-}
-
-/// Whether this source is the sockets of processes.
-///
-/// # Errors
-/// One of these options was given too: they are for packets only.
-pub fn reads_sockets(source: Option<SourceArg>, only_for_packets: &[(bool, &str)]) -> anyhow::Result<bool> {
-    let is_process = source == Some(SourceArg::Process);
-    match only_for_packets.iter().find(|(is_given, _)| is_process && *is_given) {
-        Some((_, option)) => {
-            Err(crate::exit::usage!("{option} is for packets: leave it out, or --source process"))
-        }
-        None => Ok(is_process),
-    }
-}
-
-/// `27017` or `27017-27020`.
-pub fn parse_ports(text: &str) -> Result<Range, String> {
-    let port = |text: &str| {
-        text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(|| {
-            format!("{text:?} is no port: write a number from 1 to 65535, or a range like 27017-27020")
-        })
-    };
-    match text.split_once('-') {
-        None => port(text).map(|port| Range(port, port)),
-        Some((low, high)) => {
-            let range = Range(port(low)?, port(high)?);
-            if range.0 > range.1 {
-                return Err(format!("the range {text} ends before it begins: write {}-{}", range.1, range.0));
-            }
-            Ok(range)
-        }
     }
 }
 

@@ -19,6 +19,7 @@ use sonar_view::queries::{ClassSet, Selection};
 use super::QueriesArgs;
 use crate::args::when::{Against, WrittenEnds, now, parse_against};
 use crate::confinement::file_reading::FileReading;
+use crate::confinement::start_order::{self, StartStep};
 use crate::digest::{self, WantedDigest};
 use crate::exit::{self, usage};
 use crate::history::{StoredHistory, between};
@@ -89,6 +90,7 @@ const MAX_ANSWER: u64 = 1 << 30;
 /// The rows of a file, read by a process that does nothing else and drops its privileges first, as this one still needs
 /// its own. It hands them back as a saved report.
 fn read_apart(path: &Path, classes: ClassSet, confined: bool) -> Result<BaselineInput> {
+    start_order::take(StartStep::Helper);
     let helper = Helper::start(|socket| {
         name_process("sonar-baseline");
         let begun = if confined { FileReading::of(&[path]).begin() } else { Ok(()) };

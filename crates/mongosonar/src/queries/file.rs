@@ -10,13 +10,13 @@ use sonar_decode::{Settings, Sink};
 use sonar_view::kit::Zone;
 use sonar_view::queries::{PacketOrigin, Selection};
 
-use super::applications::CaptureLog;
 use super::args::QueriesArgs;
 use super::key_log::{self, KeyLogFile};
-use super::live::OperationListener;
 use super::output::QueriesOutput;
 use super::packets::CaptureEnd;
 use super::server_names::ServerNames;
+use crate::capture::OperationListener;
+use crate::capture::applications::CaptureLog;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
 use crate::confinement::start_gate::StartGate;
 use crate::exit::{self, OK, TRUNCATED};

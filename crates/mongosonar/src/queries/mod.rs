@@ -1,21 +1,16 @@
 //! `mongosonar queries`: shows the queries on the wire, or in a capture file.
 
-pub mod applications;
 pub mod args;
 mod baseline;
 mod file;
 pub mod key_log;
 pub mod live;
 mod local_servers;
-pub mod notice;
 mod output;
 pub mod packets;
 mod past;
-pub mod ports;
 mod replay;
-mod rotate;
 mod server_names;
-mod write;
 
 pub use self::args::QueriesArgs;
 

@@ -13,7 +13,7 @@ use sonar_view::queries::{
 use sonar_view::queries::{csv, each, json, text};
 
 use super::args::{INTERVAL, QueriesArgs};
-use super::live::OperationListener;
+use crate::capture::OperationListener;
 use crate::exit::usage;
 use crate::outfile::OutFile;
 use crate::{screen, stop};

@@ -13,6 +13,7 @@ use super::args::{ByArg, QueriesArgs};
 use super::live::{PastViews, on_screen, show_past};
 use super::output::QueriesOutput;
 use crate::args::when::WrittenEnds;
+use crate::capture::args::only_port;
 use crate::confinement::start_gate::StartGate;
 use crate::exit::{OK, usage};
 use crate::history::{HistorySteps, StoredHistory, between};
@@ -64,7 +65,7 @@ fn server(args: &QueriesArgs) -> Result<Option<u16>> {
             "the history has rows by {by} for all servers together: leave out --port, or --by {by}"
         ));
     }
-    match args.only_port() {
+    match only_port(&args.port) {
         None => Err(usage!("the history shows all servers, or the one at a --port: give a single port")),
         port => Ok(port),
     }

@@ -7,16 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, sync_channel};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use sonar_core::{Coverage, Packet, Timestamp, TlsSuite, Window};
+use anyhow::Result;
+use sonar_core::{Coverage, Packet, Timestamp, TlsSuite};
 use sonar_decode::{Decoder, KeyLogReader, Settings, Shared};
 use sonar_view::queries::{PacketOrigin, Selection};
 
-use super::args::QueriesArgs;
+use super::args::{INTERVAL, QueriesArgs};
 use super::key_log::{self, KeyLogFile};
-use super::live::{Joiner, LiveSink, Pipeline, WindowFeed, now, on_screen};
-use super::output::QueriesOutput;
+use super::live::{CaptureView, WindowFeed, on_screen};
 use super::packets::{self, CaptureEnd, PacketSink};
+use crate::args::when::now;
+use crate::capture::{Joiner, Pipeline, WindowLayout};
+use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit::OK;
 use crate::exit::usage;
 use crate::stop;
@@ -153,70 +155,43 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     let key_log = args.tls_keylog.as_deref().map(open).transpose()?;
     let keys = key_log.as_ref().map(KeyLogFile::keys).unwrap_or_default();
     let settings = Settings { keys: Some(keys), ..args.file_settings() };
-    let interval_ns = args.interval.unwrap_or(Duration::from_secs(1)).as_nanos() as u64;
-    let window_settings = args.window_settings();
-    let start = now();
-    let first = Window::new(start.floor_to(interval_ns), window_settings);
+    let windows = WindowLayout {
+        start: now(),
+        interval: args.interval.unwrap_or(INTERVAL),
+        settings: args.window_settings(),
+    };
     let (to, from) = sync_channel(4);
     let (_say, news) = channel();
     let shared = Arc::new(Shared::default());
     let replay = Replay {
         path: path.to_owned(),
         settings: settings.clone(),
-        pipeline: Pipeline {
-            decoder: Decoder::new(settings, shared.clone()),
-            tls: false,
-            boundary: first.start.plus_ns(interval_ns),
-            sink: LiveSink {
-                window: Window { start, ..first },
-                each: None,
-                broken: stop.clone(),
-                encrypted: None,
-            },
-            keep: None,
-            counted: Coverage::default(),
-            kernel: Coverage::default(),
-            interval_ns,
-            seen: None,
-            settings: window_settings,
-            to,
-            thread: 0,
-            orphaned: false,
-        },
+        pipeline: Pipeline::new(Decoder::new(settings, shared.clone()), windows, to),
         stop: stop.clone(),
         first: None,
         shared,
         encrypted: EncryptedRest::default(),
     };
     let source = format!("replay of {}", crate::input::name(path));
-    let screen = on_screen(args);
-    if !screen {
+    if !on_screen(args) {
         eprintln!("mongosonar: {source}; Ctrl-C ends it");
     }
-    let thread = std::thread::Builder::new()
-        .name("replay".to_owned())
-        .spawn(move || replay.run())
-        .context("cannot start a thread")?;
-    let mut output = QueriesOutput::new(args, selection, PacketOrigin::File)?;
+    let view = CaptureView::new(args, selection, source, PacketOrigin::File)?;
+    let thread = start_thread(StartStep::Thread, "replay", move || replay.run())?;
     let mut feed = WindowFeed::new(Joiner::new(from, 1), news, stop.clone(), args.duration);
-    let total = if screen {
-        feed.show(args, selection, &source, PacketOrigin::File)
-    } else {
-        feed.print(&mut output)
-    };
+    let total = view.show(&mut feed);
     stop.store(true, Ordering::Relaxed);
     let rest = feed.rest();
     let failed = |_| anyhow::anyhow!("the thread of the replay has failed");
     let EncryptedRest { suites, key_counts, .. } = thread.join().map_err(failed)??;
     let mut total = total?;
-    super::live::show_rest((!screen).then_some(&mut output), rest, &mut total)?;
+    view.show_rest(rest, &mut total)?;
     if let Some(total) = &mut total {
         total.coverage.add(&key_counts);
         if let Some(key_log) = key_log {
             key_log.finish(&mut total.coverage);
         }
-        key_log::undecrypted_note(&suites).into_iter().for_each(|note| output.note(note));
-        output.summary(total)?;
+        view.summary(total, key_log::undecrypted_note(&suites))?;
     }
     Ok(OK)
 }

@@ -27,6 +27,7 @@ use super::following::{self, FollowedServers};
 use super::helper_socket::HelperSocket;
 use super::mapped;
 use crate::confinement::privileges::{self, HelperTask};
+use crate::confinement::start_order::{self, StartStep};
 use crate::io::finder::array;
 use crate::servers;
 
@@ -135,6 +136,7 @@ impl StackSource {
     /// # Errors
     /// What the helper needs is missing.
     pub fn start(process: RunningProgram) -> Result<Self> {
+        start_order::take(StartStep::Helper);
         let helper = Helper::start(|socket| {
             // It ends when the other side does.
             let _ = serve(process, socket);

@@ -29,6 +29,7 @@ use self::args::{StackFormat, StacksCommand};
 use self::collect::{MissingSnapshots, StackCollector};
 use self::helper::StackSource;
 use crate::args::when::now;
+use crate::confinement::start_order;
 use crate::exit::OK;
 use crate::outfile::OutFile;
 use crate::stop::{self, StopBehavior};
@@ -53,7 +54,8 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     let mut collector = StackCollector::new(args, source, StackReport::new(about, process))?;
     // It opens a file, which is not possible later.
     ResourceUsage::now()?;
-    let stop = stop::listen_confined(StopBehavior::Prompt, || privileges::give_up(Duty::Showing, &[], &[]))?;
+    let give_up = || privileges::give_up(Duty::Showing, &[], &[]);
+    let stop = stop::listen_confined(StopBehavior::Prompt, || start_order::drop_privileges(true, give_up))?;
     let begin = Instant::now();
     let end = begin + args.duration.unwrap_or_default();
     let mut next = begin;

@@ -7,8 +7,8 @@ use clap::Args;
 
 use crate::args::connection::PortlessServerArgs;
 use crate::args::values::{number, parse_connections, parse_duration, parse_shape_id};
+use crate::capture::args::{Range, SourceArg, parse_ports};
 use crate::outfile;
-use crate::queries::args::{Range, SourceArg, parse_ports};
 use sonar_core::time_split::ConnectionSample;
 
 /// Examples for the help.

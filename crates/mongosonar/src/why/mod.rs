@@ -10,21 +10,17 @@ mod server_profile;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sonar_core::Coverage;
 use sonar_core::disk::DeviceCounters;
 use sonar_core::history::Span;
 use sonar_core::machine::ControlGroup;
 use sonar_core::time_split::{ConnectionSample, TimeSplit};
-use sonar_core::window::WindowSettings;
-use sonar_decode::{Settings, Shared};
-use sonar_mongo::Target;
-use sonar_sys::geometry::block_bytes;
-use sonar_sys::tls::TlsRoom;
+use sonar_core::{Coverage, Timestamp};
+use sonar_sys::split::SplitLosses;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::disk::run::BenchReport;
 use sonar_view::kit::{About, Fitting, Grouped};
@@ -38,21 +34,18 @@ use self::rows::{AskedRows, WhyRows};
 use self::server_log::ServerLogs;
 use self::server_profile::{ProfileReader, ProfiledSpan};
 use crate::args::when::now;
-use crate::confinement::start_gate::StartGate;
-use crate::confinement::thread_starter::ThreadStarter;
+use crate::capture::ThreadWindow;
+use crate::capture::args::{only_port, reads_sockets};
+use crate::capture::notice::Notice;
+use crate::capture::session::{CaptureSession, SessionPlan};
+use crate::capture::splitting::{self, SplitHelpers, SplitMeeting, SplitPlan, SplitTrace, WireSide, lock};
+use crate::capture::threads::{CaptureTask, RETIRE, RunningCapture};
+use crate::capture::tls::EncryptedAccess;
 use crate::exit::OK;
-use crate::io::names::FileNamesQuestion;
+use crate::io::names::FileNames;
 use crate::outfile::OutFile;
-use crate::queries::applications::{self, Lookup};
-use crate::queries::args::{QueriesArgs, Range, reads_sockets};
-use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture};
-use crate::queries::live::tls::{AttachedCapture, AttacherTask, TlsCapture};
-use crate::queries::live::{RETIRE, ThreadWindow};
-use crate::queries::notice::Notice;
-use crate::queries::ports::Listened;
-use crate::splitting::{EncryptedSplit, SplitHelpers, SplitMeeting, SplitPlan, SplitTrace, WireSide, lock};
-use crate::stop::{self, StopBehavior};
-use crate::{disk, page, screen, splitting};
+use crate::stop::{Signals, StopBehavior};
+use crate::{disk, page, screen};
 
 /// Bytes of the ring of packets.
 const RING_BYTES: usize = 32 << 20;
@@ -80,226 +73,212 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // It cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
     let sample = args.sample.unwrap_or_else(|| sample_of_busy(&processes));
+    let encrypted = EncryptedAccess::of(args.no_tls, args.tls_any_cost);
+    let plan = SplitPlan { samples_processors: true, ..SplitPlan::of_command(confined, false, encrypted) };
     // Before any thread is started.
-    let helpers = SplitHelpers::start(
-        &processes,
-        args.classes.as_deref(),
-        sample,
-        SplitPlan::of_command(confined, false, EncryptedSplit::of(args.no_tls, args.tls_any_cost)),
-    )?;
-    // Before the rings: the bytes of a connection that opens from then on are seen from the first one on.
-    let attacher_task = AttacherTask {
-        ports: ports.clone(),
-        processes: processes.clone(),
-        any_cost: args.tls_any_cost,
-        confined,
-        follows_later: false,
-        room: TlsRoom::COMMAND,
-    };
-    let tls = if args.no_tls { None } else { TlsCapture::open(attacher_task.clone()) };
-    let sockets = reads_sockets.then(|| TlsCapture::sockets(attacher_task)).transpose()?;
-    let only_port = match ports.as_slice() {
-        [Range(first, last)] if first == last => Some(*first),
-        _ => None,
-    };
-    let target = args.server.named(only_port)?;
-    let disk_test = args.disk_test.as_deref().map(disk::compare::read).transpose()?;
-    // Before the rings, because attaching programs to libraries may take seconds.
-    let mut trace = helpers.trace();
-    trace.sample_processors();
-    let gate = StartGate::default();
-    let names = FileNamesQuestion::to(target.clone(), confined, &gate)?;
-    let listened = Listened::choose(&ports, &Host::live());
-    let config = RingConfig {
+    let split = SplitHelpers::start(&processes, args.classes.as_deref(), sample, plan)?;
+    let only_port = only_port(&ports);
+    let rings = RingConfig {
         interfaces: interfaces(&args.interface, &processes),
-        filter: PacketFilter { ports: listened.ranges(), clients: sample, ..PacketFilter::default() },
+        filter: PacketFilter { clients: sample, ..PacketFilter::default() },
         size_bytes: RING_BYTES,
-        block_bytes: block_bytes(RING_BYTES, RETIRE),
         retire: RETIRE,
         ..RingConfig::default()
     };
-    // The helper that attaches ends with what is kept here.
-    let (capture, _attaches) = match sockets {
-        None => (LiveCapture::open(&config, 1)?, None),
-        Some(sockets) => (LiveCapture::of_source(sockets.capture), Some(sockets.attacher)),
+    let plan = SessionPlan {
+        confined,
+        ports,
+        processes: processes.clone(),
+        encrypted,
+        reads_sockets,
+        rings,
+        threads: 1,
     };
-    let (capture, attacher) = match tls {
-        None => (capture, None),
-        Some(AttachedCapture { capture: tls, attacher }) => {
-            (capture.with_tls(tls, attacher.is_attached()), Some(attacher))
-        }
-    };
-    let mut logs = match (args.no_log, args.log.as_slice()) {
+    let helpers = plan.start_helpers(Some(split))?;
+    let target = args.server.named(only_port)?;
+    let disk_test = args.disk_test.as_deref().map(disk::compare::read).transpose()?;
+    let mut session = helpers.open(target.clone())?;
+    let logs = match (args.no_log, args.log.as_slice()) {
         (true, _) => ServerLogs::default(),
         (false, []) => ServerLogs::of_processes(&processes),
         (false, paths) => ServerLogs::open(paths, &processes)?,
     };
-    let log_paths = logs.paths();
-    let rows = || AskedRows::new(args, sample, !log_paths.is_empty() || target.is_some());
-    let start = |target: &Target| ProfileReader::start(target.clone(), &processes, confined, &gate);
-    let profiler = target.as_ref().map(start).transpose()?;
-    let shared = Arc::new(Shared::default());
-    let (say, notices) = channel();
-    let complaints = say.clone();
-    let lookup_args = QueriesArgs { keep_privileges: args.keep_privileges, ..QueriesArgs::default() };
-    let lookup = Lookup::open(&lookup_args, &Host::live())?.with_server(target.clone());
-    let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
-    let known = lookup.start(shared.clone(), complain, gate.clone())?;
-    let stop = stop::listen_confined(StopBehavior::Report, || {
-        if confined {
-            trace.give_up_privileges();
-        }
-    })?;
-    gate.open();
-    let names = names.ask(stop.flag(), None)?;
+    let is_joined = !logs.paths().is_empty() || target.is_some();
+    let start = |target| ProfileReader::start(target, &processes, confined, &session.gate);
+    let profiler = target.map(start).transpose()?;
+    session.look_up(&[])?;
+    let stop = session.drop_privileges(Signals::catch(StopBehavior::Report)?)?;
+    let names = session.names(&stop)?;
     // Who ends it before it has begun needs no profile, which the server may not give soon.
-    let profiler = profiler.filter(|_| !stop.flag().load(Ordering::Relaxed));
-    known.recv_timeout(applications::PATIENCE).ok();
-    let meeting = Arc::new(Mutex::new(SplitMeeting::new(rows())));
-    // The capture outlives the trace, also if a signal ends that: the last packets are still in the ring then.
-    let stop_capture = Arc::new(AtomicBool::new(false));
-    let task = CaptureTask {
-        settings: Settings { ports: listened.ports(), ..Settings::default() },
-        shared,
+    let profiler = profiler.filter(|_| !stop.load(Ordering::Relaxed));
+    let trace = session.trace.take().context("no threads are traced")?;
+    let rows = AskedRows::new(args, sample, is_joined);
+    let meeting = Arc::new(Mutex::new(SplitMeeting::new(rows)));
+    let (capture, windows) = session.start(CaptureTask {
         interval: Duration::from_secs(1),
-        window: WindowSettings::default(),
-        encrypted: None,
         each: Some(Arc::new(Mutex::new(WireSide::new(meeting.clone(), sample)))),
-        keep: None,
-        say,
-        stop: stop_capture.clone(),
-        confined,
-        threads: ThreadStarter::Here,
-    };
-    let (running, windows) = capture.start(&task)?;
-    if let Some(attacher) = &attacher {
-        attacher.follow(running.changes.clone(), task.say.clone())?;
-    }
-    let mut capture = WhyCapture { running, windows, notices, coverage: Coverage::default() };
-    // The capture reads its ring meanwhile.
-    trace.load_symbols();
-    show_notices(&trace);
-    // What came while everything was opened.
-    trace.skip()?;
-    let before = thread_times(&trace)?;
-    let mut thread_names = ThreadNames::default();
-    thread_names.read(&processes);
-    let disks_before = disk_counters();
-    let groups_before = control_groups(&processes);
-    let (begun, started) = (Instant::now(), now());
-    *lock(&meeting) = SplitMeeting::new(rows());
-    eprintln!(
-        "mongosonar: tracing process {} on {listened} for {:?}; Ctrl-C ends it earlier",
-        list(&processes),
-        args.duration
-    );
-    if let Some(attacher) = &attacher {
-        attacher.watch_sockets_on_use();
-    }
-    let mut ended = started;
-    trace.run(&meeting, || {
-        capture.take_windows();
-        show_notices(&trace);
-        logs.poll(|operation| lock(&meeting).sink.server(operation));
-        ended = now();
-        // A capture that fails sets its own flag.
-        let is_stopped = [stop.flag(), &stop_capture].iter().any(|flag| flag.load(Ordering::Relaxed));
-        let goes_on = !is_stopped && begun.elapsed() < args.duration;
-        // Before the threads' last operations are read, some of which ended later.
-        if !goes_on {
-            lock(&meeting).end(ended);
-        }
-        goes_on
+        ..CaptureTask::default()
     })?;
-    let disks = disk_loads(&disks_before, &disk_counters(), begun.elapsed(), disk_test.as_ref());
-    let limits = limits(&groups_before, &control_groups(&processes));
-    let threads_now = trace.now()?;
-    show_notices(&trace);
-    if let Some(what) = trace.further_failures() {
-        eprintln!("mongosonar: {what}");
+    let capture = WhyCapture { session, capture, windows, coverage: Coverage::default() };
+    let servers = TracedServers { args, processes, sample, trace, meeting, capture, stop };
+    let report = servers.report(ServerSources { names, logs, profiler, is_joined }, disk_test.as_ref())?;
+    write(&report, args.json, html)
+}
+
+/// Servers whose threads are traced while their packets are captured.
+struct TracedServers<'a> {
+    args: &'a WhyArgs,
+    processes: Vec<u32>,
+    sample: ConnectionSample,
+    trace: SplitTrace,
+    /// Where the operations of both sides meet.
+    meeting: Arc<Mutex<SplitMeeting<AskedRows>>>,
+    capture: WhyCapture,
+    /// Ends the trace.
+    stop: Arc<AtomicBool>,
+}
+
+/// What the servers say of themselves.
+struct ServerSources {
+    /// Of their files.
+    names: FileNames,
+    logs: ServerLogs,
+    profiler: Option<ProfileReader>,
+    /// Whether there are any logs, or a profiler.
+    is_joined: bool,
+}
+
+impl TracedServers<'_> {
+    /// Traces until the time is over or it is to stop, and reports.
+    fn report(mut self, mut sources: ServerSources, disk_test: Option<&BenchReport>) -> Result<WhyReport> {
+        // The capture reads its ring meanwhile.
+        self.trace.load_symbols();
+        show_notices(&self.trace);
+        // What came while everything was opened.
+        self.trace.skip()?;
+        let before = thread_times(&self.trace)?;
+        let mut thread_names = ThreadNames::default();
+        thread_names.read(&self.processes);
+        let disks_before = disk_counters();
+        let groups_before = control_groups(&self.processes);
+        let (begun, started) = (Instant::now(), now());
+        let rows = AskedRows::new(self.args, self.sample, sources.is_joined);
+        *lock(&self.meeting) = SplitMeeting::new(rows);
+        let listened = self.capture.session.listened.to_string();
+        eprintln!(
+            "mongosonar: tracing process {} on {listened} for {:?}; Ctrl-C ends it earlier",
+            list(&self.processes),
+            self.args.duration
+        );
+        self.capture.session.watch_sockets_on_use();
+        let ended = self.trace(begun, started, &mut sources.logs)?;
+        let disks = disk_loads(&disks_before, &disk_counters(), begun.elapsed(), disk_test);
+        let limits = limits(&groups_before, &control_groups(&self.processes));
+        let threads_now = self.trace.now()?;
+        show_notices(&self.trace);
+        if let Some(what) = self.trace.further_failures() {
+            eprintln!("mongosonar: {what}");
+        }
+        let losses = self.trace.take_losses();
+        let threads = since(&before, &thread_times(&self.trace)?);
+        let paths = self.trace.files();
+        std::thread::sleep(LATE);
+        let captured = self.capture.finish()?;
+        let logs = sources.logs.paths();
+        let log_lines_unread = sources.logs.finish(|operation| lock(&self.meeting).sink.server(operation));
+        let mut meeting = lock(&self.meeting);
+        meeting.close();
+        let mut unfinished =
+            threads_now.unfinished(|operation| meeting.request_of(operation), !self.sample.is_partial());
+        let asked = &meeting.sink.asked;
+        unfinished.retain(|one| one.wire.as_ref().map_or(!asked.is_narrowed(), |wire| asked.has(wire)));
+        let time = Span { from: started, to: ended };
+        let profiled = sources.profiler.and_then(|profiler| {
+            profiler.read(ProfiledSpan { databases: meeting.sink.databases(), time }, &self.stop)
+        });
+        let profiled = profiled.map(|read| {
+            read.operations.into_iter().for_each(|operation| meeting.sink.server(operation));
+            read.about
+        });
+        let WhyRows { rows, unseen, activity, blockers_turned_away, log, profile } =
+            std::mem::take(&mut meeting.sink).finish(started, ended);
+        let waits_without_class = losses.stacks_skipped + meeting.waits_turned_away();
+        let lost = split_coverage(&losses, &captured);
+        let coverage = SplitCoverageJson { blockers_turned_away, waits_without_class, ..lost };
+        thread_names.read(&self.processes);
+        let report = WhyReport::new(&WhyTrace {
+            about: About::new(Host::live().name(), vec![listened], Some(time)),
+            processes: self.processes,
+            sample: self.sample,
+            seconds: ended.since(started) as f64 / 1e9,
+            processors: Host::live().processors().context("cannot read /proc/stat")?.count as usize,
+            limits,
+            wait_weight: meeting.wait_weight(waits_without_class),
+            rows: &rows,
+            unseen: &unseen,
+            activity: &activity.until(ended),
+            ended,
+            limit: self.args.limit,
+            file_name: &|device, inode| Some(sources.names.short(paths.get(&(device, inode))?)),
+            disks,
+            thread_name: &|thread| thread_names.0.get(&thread).cloned(),
+            threads: thread_names.label(threads),
+            unfinished,
+            coverage: coverage.with_counts(meeting.counts()),
+            server: ServerSourcesJson {
+                log: (!logs.is_empty()).then(|| log.into()),
+                logs,
+                log_lines_unread,
+                profile: profiled.is_some().then(|| profile.into()),
+                profiler: profiled,
+                ..ServerSourcesJson::default()
+            },
+        });
+        if disk_test.is_some() && report.disks.is_empty() {
+            eprintln!(
+                "mongosonar: --disk-test had no effect: no operation waited for a file on a disk that /proc/diskstats counts"
+            );
+        }
+        Ok(report)
     }
-    let losses = trace.take_losses();
-    let threads = since(&before, &thread_times(&trace)?);
-    let paths = trace.files();
-    std::thread::sleep(LATE);
-    stop_capture.store(true, Ordering::Relaxed);
-    let captured = capture.finish()?;
-    let log_lines_unread = logs.finish(|operation| lock(&meeting).sink.server(operation));
-    let mut meeting = lock(&meeting);
-    meeting.close();
-    let mut unfinished =
-        threads_now.unfinished(|operation| meeting.request_of(operation), !sample.is_partial());
-    let asked = &meeting.sink.asked;
-    unfinished.retain(|one| one.wire.as_ref().map_or(!asked.is_narrowed(), |wire| asked.has(wire)));
-    let profiled = profiler.and_then(|profiler| {
-        let span =
-            ProfiledSpan { databases: meeting.sink.databases(), time: Span { from: started, to: ended } };
-        profiler.read(span, stop.flag())
-    });
-    let profiled = profiled.map(|read| {
-        read.operations.into_iter().for_each(|operation| meeting.sink.server(operation));
-        read.about
-    });
-    let WhyRows { rows, unseen, activity, blockers_turned_away, log, profile } =
-        std::mem::take(&mut meeting.sink).finish(started, ended);
-    let waits_without_class = losses.stacks_skipped + meeting.waits_turned_away();
-    let coverage = SplitCoverageJson {
+
+    /// Traces until the time since it has begun is over, or it is to stop; returns when it ended.
+    fn trace(&mut self, begun: Instant, started: Timestamp, logs: &mut ServerLogs) -> Result<Timestamp> {
+        let (meeting, capture) = (&*self.meeting, &mut self.capture);
+        let mut ended = started;
+        self.trace.run(meeting, || {
+            capture.take_windows();
+            show_notices(&self.trace);
+            logs.poll(|operation| lock(meeting).sink.server(operation));
+            ended = now();
+            // A capture that fails stops by itself.
+            let is_stopped = self.stop.load(Ordering::Relaxed) || capture.capture.is_stopping();
+            let goes_on = !is_stopped && begun.elapsed() < self.args.duration;
+            // Before the threads' last operations are read, some of which ended later.
+            if !goes_on {
+                lock(meeting).end(ended);
+            }
+            goes_on
+        })?;
+        Ok(ended)
+    }
+}
+
+/// What was lost at the threads and on the wire.
+fn split_coverage(losses: &SplitLosses, captured: &Coverage) -> SplitCoverageJson {
+    SplitCoverageJson {
         foreign_replies: losses.foreign_replies,
         ring_full: losses.ring_full,
         threads_full: losses.threads_full,
         unreadable: losses.unreadable,
         programs_skipped: losses.programs_skipped,
         switches_missed: losses.switches_missed,
-        blockers_turned_away,
-        waits_without_class,
         packets_dropped: captured.kernel_drops,
         encrypted_unread: captured.streams_tls,
         encrypted_unmapped: captured.tls_unmapped,
         encrypted_lost: captured.tls_lost,
         ..SplitCoverageJson::default()
-    };
-    thread_names.read(&processes);
-    let report = WhyReport::new(&WhyTrace {
-        about: About::new(
-            Host::live().name(),
-            vec![listened.to_string()],
-            Some(Span { from: started, to: ended }),
-        ),
-        processes,
-        sample,
-        seconds: ended.since(started) as f64 / 1e9,
-        processors: Host::live().processors().context("cannot read /proc/stat")?.count as usize,
-        limits,
-        wait_weight: meeting.wait_weight(waits_without_class),
-        rows: &rows,
-        unseen: &unseen,
-        activity: &activity.until(ended),
-        ended,
-        limit: args.limit,
-        file_name: &|device, inode| {
-            let path = paths.get(&(device, inode))?;
-            Some(names.short(path))
-        },
-        disks,
-        thread_name: &|thread| thread_names.0.get(&thread).cloned(),
-        threads: thread_names.label(threads),
-        unfinished,
-        coverage: coverage.with_counts(meeting.counts()),
-        server: ServerSourcesJson {
-            log: (!log_paths.is_empty()).then(|| log.into()),
-            logs: log_paths,
-            log_lines_unread,
-            profile: profiled.is_some().then(|| profile.into()),
-            profiler: profiled,
-            ..ServerSourcesJson::default()
-        },
-    });
-    if disk_test.is_some() && report.disks.is_empty() {
-        eprintln!(
-            "mongosonar: --disk-test had no effect: no operation waited for a file on a disk that /proc/diskstats counts"
-        );
     }
-    write(&report, args.json, html)
 }
 
 /// The kernel's counters of all disks; none if they cannot be read.
@@ -376,11 +355,12 @@ fn list(processes: &[u32]) -> String {
     processes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The capture while the threads are traced.
+/// The capture while the threads are traced. It outlives the trace, also if a signal ends that: the last packets are still
+/// in the ring then.
 struct WhyCapture {
-    running: RunningCapture,
+    session: CaptureSession,
+    capture: RunningCapture,
     windows: Receiver<ThreadWindow>,
-    notices: Receiver<Notice>,
     coverage: Coverage,
 }
 
@@ -389,7 +369,7 @@ impl WhyCapture {
         for window in self.windows.try_iter() {
             self.coverage.add(&window.window.coverage);
         }
-        for notice in self.notices.try_iter() {
+        for notice in self.session.notices.try_iter() {
             if let Notice::Complaint(what) = notice {
                 eprintln!("mongosonar: {what}");
             }
@@ -397,13 +377,14 @@ impl WhyCapture {
     }
 
     /// Ends the capture; returns what it saw and what it did not.
-    fn finish(mut self) -> Result<Coverage> {
-        self.running.wake();
+    fn finish(&mut self) -> Result<Coverage> {
+        let capture = std::mem::take(&mut self.capture);
+        capture.stop();
         // The thread hands its last window over before it ends.
         for window in self.windows.iter() {
             self.coverage.add(&window.window.coverage);
         }
-        self.running.join()?;
+        capture.join()?;
         Ok(self.coverage)
     }
 }

@@ -13,7 +13,7 @@ use sonar_view::why::role_of;
 
 use super::args::WhyArgs;
 use crate::args::when::now;
-use crate::splitting::SplitSink;
+use crate::capture::splitting::SplitSink;
 
 /// The most names of threads without a shape.
 const MAX_ROLES: usize = 64;

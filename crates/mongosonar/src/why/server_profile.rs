@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use sonar_core::Source;
 use sonar_core::history::Span;
 use sonar_core::time_split::ServerOperation;
@@ -21,6 +21,7 @@ use sonar_view::why::{ProfiledDatabaseJson, ServerProfileJson};
 use super::server_operation::DescribedOperations;
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
+use crate::confinement::start_order::{StartStep, start_thread};
 use crate::stop::{self, Unanswered};
 
 /// The most databases whose profiler is asked for.
@@ -77,7 +78,7 @@ impl ProfileReader {
             // Nobody may wait for it any more.
             answer.send(read_profile(target, &numbers, &span)).ok();
         };
-        std::thread::Builder::new().name("profile".to_owned()).spawn(run).context("cannot start a thread")?;
+        start_thread(StartStep::Opened, "profile", run)?;
         Ok(Self { wanted, read })
     }
 

@@ -84,15 +84,17 @@ use super::notify::ServiceManager;
 use super::parts::{PartReceiver, PartSender, part_channel, part_channel_bytes};
 use super::servers::LocalServers;
 use super::store;
+use crate::args::when::now;
+use crate::capture::OperationListener;
+use crate::capture::applications::Lookup;
+use crate::capture::splitting::{OpenFilesRoom, SplitPlan};
+use crate::capture::tls::{AttachedCapture, AttacherTask, EncryptedAccess, TlsCapture};
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
+use crate::confinement::start_order;
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::input::follow::FollowedPlace;
 use crate::large::LARGE;
-use crate::queries::applications::Lookup;
-use crate::queries::live::tls::{AttachedCapture, AttacherTask, TlsCapture};
-use crate::queries::live::{OperationListener, now};
-use crate::splitting::{EncryptedSplit, OpenFilesRoom, SplitPlan};
 use crate::stop::{Signals, StopBehavior};
 
 /// Parts of windows that wait to be joined.
@@ -153,8 +155,9 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let split_plan = SplitPlan {
         confined: plan.confined,
         follows: true,
-        encrypted: EncryptedSplit::of(!settings.queries.tls, false),
+        encrypted: EncryptedAccess::of(!settings.queries.tls, false),
         samples: false,
+        samples_processors: false,
         table_bytes: memory::SYMBOL_BYTES,
         large: Some(&LARGE),
         room: SplitRoom::AGENT,
@@ -194,9 +197,7 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let (config, folder) = (agent.plan.config.map(Path::to_path_buf), agent.plan.folder.to_path_buf());
     let confined = agent.plan.confined;
     let stop = signals.watch(|| {
-        if confined {
-            give_up(config.as_deref(), &folder);
-        }
+        start_order::drop_privileges(confined, || give_up(config.as_deref(), &folder));
     })?;
     agent.gate.open();
     agent.start(lookup)?;

@@ -18,10 +18,10 @@ use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, RingLayout, interfaces};
 
 use super::board::{CollectorProblem, unanswered};
+use crate::capture::threads::RETIRE;
 use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_with};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::doctor;
-use crate::queries::live::RETIRE;
 
 /// Which ring to open.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,6 +1,5 @@
 //! Packets on the wire.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -20,15 +19,15 @@ use crate::agent::memory;
 use crate::agent::parts::{WIDTH_NS, WindowPart};
 use crate::agent::servers::LocalServers;
 use crate::agent::settings::QueriesTable;
+use crate::capture::applications::{self, Lookup};
+use crate::capture::changes::{CaptureChange, ChangeSenders};
+use crate::capture::notice::Notice;
+use crate::capture::ports::Listened;
+use crate::capture::threads::{CaptureTask, LiveCapture, RETIRE, RunningCapture};
+use crate::capture::tls::{AttachedCapture, TlsAttacher, TlsCapture};
+use crate::capture::{Joiner, OperationListener};
 use crate::confinement::start_gate::StartGate;
 use crate::confinement::thread_starter::ThreadStarter;
-use crate::queries::applications::{self, Lookup};
-use crate::queries::live::capture::{CaptureTask, LiveCapture, RunningCapture};
-use crate::queries::live::changes::CaptureChange;
-use crate::queries::live::tls::{AttachedCapture, TlsAttacher, TlsCapture};
-use crate::queries::live::{Joiner, OperationListener, RETIRE};
-use crate::queries::notice::Notice;
-use crate::queries::ports::Listened;
 
 /// Captures packets; begins again where a capture fails or an interface was created again.
 pub struct QueriesCollector {
@@ -44,7 +43,8 @@ pub struct QueriesCollector {
     has_interface: bool,
     /// Losses of all captures so far.
     lost: u64,
-    say: Sender<Notice>,
+    /// Where the threads report to.
+    notices_to: Sender<Notice>,
     notices: Receiver<Notice>,
     /// The last batch of ended connections that was sent to the capture threads; dropped once all of them have taken it.
     told: Weak<Vec<EndedClient>>,
@@ -73,7 +73,6 @@ struct EncryptedCapture {
 struct RunningQueries {
     capture: RunningCapture,
     joiner: Joiner,
-    stop: Arc<AtomicBool>,
     /// The numbers of the interfaces that were named and are captured.
     interfaces: Vec<u32>,
 }
@@ -88,7 +87,7 @@ pub struct PreparedChange {
 impl QueriesCollector {
     /// Captures what `table` says; `found` are the ports of the servers of this host.
     pub fn new(opener: RingOpener, table: &QueriesTable, found: Vec<u16>) -> Self {
-        let (say, notices) = channel();
+        let (notices_to, notices) = channel();
         Self {
             confined: matches!(opener, RingOpener::There(_)),
             opener,
@@ -99,7 +98,7 @@ impl QueriesCollector {
             backoff: Backoff::default(),
             has_interface: true,
             lost: 0,
-            say,
+            notices_to,
             notices,
             told: Weak::new(),
             ends_left_out: 0,
@@ -131,10 +130,10 @@ impl QueriesCollector {
     /// No thread can be started.
     pub fn follow_tls(&mut self) -> Result<()> {
         if let Some(tls) = &mut self.tls {
-            let (to, changes) = channel();
-            tls.attacher.follow(vec![to], self.say.clone())?;
+            let mut capture = ChangeSenders::default();
+            tls.changes = Some(capture.add());
+            tls.attacher.follow(capture, self.notices_to.clone())?;
             tls.attacher.watch_sockets_on_use();
-            tls.changes = Some(changes);
         }
         Ok(())
     }
@@ -156,9 +155,7 @@ impl QueriesCollector {
     /// # Errors
     /// The thread cannot be started.
     pub fn look_up(&self, lookup: Lookup) -> Result<()> {
-        let complaints = self.say.clone();
-        let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
-        let known = lookup.start(self.shared.clone(), complain, StartGate::opened())?;
+        let known = lookup.start(self.shared.clone(), self.notices_to.clone(), StartGate::opened())?;
         known.recv_timeout(applications::PATIENCE).ok();
         Ok(())
     }
@@ -195,7 +192,6 @@ impl QueriesCollector {
     }
 
     fn start(&self, capture: LiveCapture, interfaces: Vec<u32>) -> Result<RunningQueries> {
-        let stop = Arc::new(AtomicBool::new(false));
         let task = CaptureTask {
             settings: Settings {
                 ports: self.listened.ports(),
@@ -205,21 +201,18 @@ impl QueriesCollector {
             shared: self.shared.clone(),
             interval: Duration::from_nanos(WIDTH_NS),
             window: WindowSettings { max_bytes: memory::WINDOW_BYTES, ..WindowSettings::default() },
-            encrypted: None,
             each: self.each.clone(),
-            keep: None,
-            say: self.say.clone(),
-            stop: stop.clone(),
             confined: self.confined,
             threads: self.threads.clone(),
+            ..CaptureTask::default()
         };
         let capture = match &self.tls {
             None => capture,
             Some(tls) => capture.with_tls(tls.capture.clone(), tls.is_attached),
         };
-        let threads = capture.threads();
-        let (capture, windows) = capture.start(&task)?;
-        Ok(RunningQueries { capture, joiner: Joiner::new(windows, threads), stop, interfaces })
+        let (capture, windows) = capture.start(&task, &self.notices_to)?;
+        let joiner = Joiner::new(windows, capture.threads());
+        Ok(RunningQueries { capture, joiner, interfaces })
     }
 
     /// The next window, if one comes in time, and whether it has packets.
@@ -392,29 +385,25 @@ impl QueriesCollector {
         if let Some(running) = &mut self.running {
             running.interfaces = interfaces;
             // The first thread has the ring; the other one reads encrypted connections.
-            for thread in &running.capture.changes {
-                let change = match ring.take() {
-                    Some(ring) => {
-                        CaptureChange::Ring { ring, filter: filter.clone(), listened: listened.clone() }
-                    }
-                    None => CaptureChange::Ports(listened.clone()),
-                };
-                thread.send(change).ok();
-            }
+            running.capture.changes.tell(|| match ring.take() {
+                Some(ring) => {
+                    CaptureChange::Ring { ring, filter: filter.clone(), listened: listened.clone() }
+                }
+                None => CaptureChange::Ports(listened.clone()),
+            });
         }
     }
 
     fn send(&self, change: impl Fn() -> CaptureChange) {
-        for thread in self.running.iter().flat_map(|running| &running.capture.changes) {
-            thread.send(change()).ok();
+        if let Some(running) = &self.running {
+            running.capture.changes.tell(change);
         }
     }
 
     /// Ends the capture; gives the last windows, and why it failed, if it did.
     pub fn finish(&mut self, servers: &LocalServers) -> (Vec<WindowPart>, Result<()>) {
         if let Some(running) = &self.running {
-            running.stop.store(true, Ordering::Relaxed);
-            running.capture.wake();
+            running.capture.stop();
         }
         let mut last = Vec::new();
         while let Some((part, _)) = self.take(Duration::from_secs(2), servers) {
@@ -463,7 +452,7 @@ mod tests {
     use super::*;
     use crate::agent::live::client_ends::MAX_WAITING;
     use crate::agent::live::inspector::FoundServer;
-    use crate::queries::live::ThreadWindow;
+    use crate::capture::ThreadWindow;
 
     /// Takes operations, and does nothing with them.
     struct Deaf;
@@ -490,13 +479,11 @@ mod tests {
         let queries = QueriesCollector::new(RingOpener::Here, &QueriesTable::default(), Vec::new());
         let mut queries = queries.with_listener(Some(listener.clone()));
         // A running capture drops the listener; one that starts later never has it.
-        let (change, told) = channel();
         let (_, windows) = channel();
         let mut capture = RunningCapture::default();
-        capture.changes.push(change);
-        let stop = Arc::new(AtomicBool::new(false));
+        let told = capture.changes.add();
         let joiner = Joiner::new(windows, 1);
-        queries.running = Some(RunningQueries { capture, joiner, stop, interfaces: Vec::new() });
+        queries.running = Some(RunningQueries { capture, joiner, interfaces: Vec::new() });
         for _ in 0..2 {
             queries.without_listener();
         }
@@ -523,11 +510,10 @@ mod tests {
         };
         let mut queries = QueriesCollector::new(RingOpener::Here, &QueriesTable::default(), Vec::new());
         let mut capture = RunningCapture::default();
-        let (changes, told): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
-        capture.changes = changes;
+        let told = [capture.changes.add(), capture.changes.add()];
         let (hand_over, windows) = channel();
-        let (stop, joiner) = (Arc::new(AtomicBool::new(false)), Joiner::new(windows, 1));
-        queries.running = Some(RunningQueries { capture, joiner, stop, interfaces: Vec::new() });
+        let joiner = Joiner::new(windows, 1);
+        queries.running = Some(RunningQueries { capture, joiner, interfaces: Vec::new() });
         let told = |thread: usize| -> Vec<Arc<Vec<EndedClient>>> {
             let clients = |change| match change {
                 CaptureChange::ClientsEnded(clients) => Some(clients),

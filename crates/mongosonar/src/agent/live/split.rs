@@ -22,12 +22,13 @@ use super::watched::WatchedServers;
 use crate::agent::memory::Holder;
 use crate::agent::parts::{PartSender, WIDTH_NS, WindowCutter};
 use crate::agent::servers::LocalServers;
-use crate::confinement::start_gate::StartGate;
-use crate::queries::live::{OperationListener, now};
-use crate::servers;
-use crate::splitting::{
+use crate::args::when::now;
+use crate::capture::OperationListener;
+use crate::capture::splitting::{
     FileId, SplitHelpers, SplitMeeting, SplitPlan, SplitSink, SplitTrace, WireSide, lock,
 };
+use crate::confinement::start_gate::StartGate;
+use crate::servers;
 
 /// Operations that both sides saw and that wait until they are added up, ten times a second; further ones are lost.
 const MAX_QUEUED: usize = 8_192;
@@ -351,8 +352,8 @@ mod tests {
     use sonar_core::time_split::TimePart;
 
     use super::*;
-    use crate::splitting::OpenFilesRoom;
-    use crate::splitting::tests::{thread_operation, wire_operation};
+    use crate::capture::splitting::OpenFilesRoom;
+    use crate::capture::splitting::tests::{thread_operation, wire_operation};
 
     fn joined(number: u64) -> JoinedOperation {
         JoinedOperation::new(wire_operation(number), thread_operation(number))

@@ -28,8 +28,8 @@ use self::inputs::ReplayInputs;
 use self::source_end::SourceEnd;
 use super::assembler::Assembler;
 use super::parts::{WIDTH_NS, WindowCutter, WindowPart};
+use crate::capture::applications::CaptureLog;
 use crate::exit::{self, OK, TRUNCATED};
-use crate::queries::applications::CaptureLog;
 use crate::{progress, stop};
 
 /// Windows of a source that wait to be taken.

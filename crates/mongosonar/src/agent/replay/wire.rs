@@ -13,9 +13,9 @@ use super::inputs::ReplayInputs;
 use super::source_end::SourceEnd;
 use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::LocalServers;
+use crate::capture::applications::CaptureLog;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
 use crate::input;
-use crate::queries::applications::CaptureLog;
 use crate::queries::key_log;
 use crate::queries::packets::CaptureEnd;
 

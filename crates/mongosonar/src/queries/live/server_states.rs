@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use sonar_core::Timestamp;
 use sonar_core::internals::{ServerGlance, ServerSample};
 use sonar_view::queries::ServerState;
 
 use crate::args::when::now;
+use crate::capture::args::Range;
+use crate::capture::notice::Notice;
+use crate::capture::ports::Listened;
+use crate::confinement::start_order::{StartStep, start_thread};
 use crate::ftdc::follow::{DiagnosticFolder, FtdcFollower, LearnsSchemas, forget_schemas};
 use crate::input::follow::FileThreads;
-use crate::queries::args::Range;
-use crate::queries::notice::Notice;
-use crate::queries::ports::Listened;
 use crate::servers;
 use crate::servers::samples::{SampledServer, ServerSampleFolder, ServerSamples};
 
@@ -36,26 +37,26 @@ type Followed<F> = BTreeMap<SampledServer, FollowedState<F>>;
 
 /// Which servers are followed, and where their state goes.
 pub struct ServerStatesTask {
-    /// Finds them and opens their samples.
-    pub samples: ServerSamples,
-    /// The ports that were named; empty: all.
-    pub ports: Vec<Range>,
-    /// Takes all of it whenever something has changed.
-    pub say: Sender<Notice>,
+    samples: ServerSamples,
+    ports: Vec<Range>,
+    notices_to: Sender<Notice>,
 }
 
 impl ServerStatesTask {
-    /// Starts the thread. It ends when the returned sender is dropped, or nobody takes what it says. Call it after
+    /// Starts the thread that reads the samples of the servers on these ports, or of all, and tells their state whenever it
+    /// has changed. It ends when the returned sender is dropped, or nobody takes what it says. Call it after
     /// privileges were dropped.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(self) -> Result<Sender<()>> {
+    pub fn start(
+        samples: ServerSamples,
+        ports: Vec<Range>,
+        notices_to: Sender<Notice>,
+    ) -> Result<Sender<()>> {
         let (keep, stop) = channel();
-        std::thread::Builder::new()
-            .name("states".to_owned())
-            .spawn(move || self.run(&stop))
-            .context("cannot start a thread")?;
+        let task = Self { samples, ports, notices_to };
+        start_thread(StartStep::Thread, "states", move || task.run(&stop))?;
         Ok(keep)
     }
 
@@ -77,7 +78,7 @@ impl ServerStatesTask {
             }
             let is_over = || stop.try_recv() != Err(TryRecvError::Empty);
             let Some(is_new) = look(&mut followed, SCHEMAS_BYTES, is_over) else { return };
-            if (has_changed || is_new) && self.say.send(Notice::Servers(states(&followed))).is_err() {
+            if (has_changed || is_new) && self.notices_to.send(Notice::Servers(states(&followed))).is_err() {
                 return;
             }
             if stop.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
@@ -112,8 +113,8 @@ impl ServerStatesTask {
     fn end(&self, error: &io::Error) {
         let why = format!("the state of servers is no longer shown: {error}");
         // Nobody may listen any more.
-        let _ = self.say.send(Notice::Servers(Vec::new()));
-        let _ = self.say.send(Notice::Complaint(why));
+        let _ = self.notices_to.send(Notice::Servers(Vec::new()));
+        let _ = self.notices_to.send(Notice::Complaint(why));
     }
 }
 
@@ -343,9 +344,8 @@ mod tests {
     fn once_the_helper_has_ended_no_state_is_shown_which_is_said_once() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         drop(theirs);
-        let (say, news) = channel();
-        let task = ServerStatesTask { samples: ServerSamples::over(ours), ports: Vec::new(), say };
-        let _states = task.start().unwrap();
+        let (notices_to, news) = channel();
+        let _states = ServerStatesTask::start(ServerSamples::over(ours), Vec::new(), notices_to).unwrap();
         let notices: Vec<Notice> = news.iter().collect();
         let [Notice::Servers(servers), Notice::Complaint(why)] = &notices[..] else { panic!("two notices") };
         assert!(servers.is_empty());

@@ -1,8 +1,9 @@
 //! Shows the windows as they come: the live view, or a table or an object for each interval.
 
-use std::sync::Arc;
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -13,11 +14,12 @@ use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings, Screen};
 use sonar_view::queries::{PacketOrigin, PastWindow, Selection};
 
 use super::super::args::{ColorArg, QueriesArgs};
-use super::joiner::Joiner;
 use super::split::RunningSplits;
 use crate::args::when::now;
+use crate::capture::notice::{INTERFACE_DOWN, Notice};
+use crate::capture::splitting::lock;
+use crate::capture::{Joiner, OperationListener};
 use crate::history::{HistoryStep, HistorySteps, SteppedWindow};
-use crate::queries::notice::{INTERFACE_DOWN, Notice};
 use crate::queries::output::QueriesOutput;
 use crate::queries::server_names::ServerNames;
 use crate::stop::{self, JobState};
@@ -37,28 +39,6 @@ fn add(total: &mut Option<Window>, window: Window) {
         Some(total) => total.merge(&window),
         None => *total = Some(window),
     }
-}
-
-/// Shows the last windows as intervals, if `output` shows any, and adds them to the sum of those before. The last one is
-/// not whole, unless the capture ended with it.
-///
-/// # Errors
-/// The output cannot be written.
-pub fn show_rest(
-    output: Option<&mut QueriesOutput>,
-    rest: Vec<Window>,
-    total: &mut Option<Window>,
-) -> Result<()> {
-    let mut output = output.filter(|output| !output.wants_each());
-    for window in rest {
-        // The capture may end just when an interval begins.
-        let is_empty = window.end <= window.start && window.shapes.is_empty();
-        if let Some(output) = output.as_deref_mut().filter(|_| !is_empty) {
-            output.interval(&window)?;
-        }
-        add(total, window);
-    }
-    Ok(())
 }
 
 /// The windows of the capture threads, and their messages.
@@ -164,20 +144,24 @@ impl WindowFeed {
         rest
     }
 
-    /// Prints a table, or an object, for each interval; returns the sum of all windows.
-    pub fn print(&mut self, output: &mut QueriesOutput) -> Result<Option<Window>> {
+    /// Prints a table, or an object, for each interval, if they are wanted; returns the sum of all windows.
+    pub fn print(&mut self, mut output: Option<&mut QueriesOutput>) -> Result<Option<Window>> {
         let mut total = None;
         while !self.is_over() {
             for notice in self.news.try_iter() {
                 match notice {
                     Notice::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
-                    Notice::Servers(servers) => output.servers(servers),
+                    Notice::Servers(servers) => {
+                        if let Some(output) = &mut output {
+                            output.servers(servers);
+                        }
+                    }
                     Notice::InterfaceDown => eprintln!("mongosonar: {INTERFACE_DOWN}"),
                     Notice::Complaint(what) | Notice::WritingEnded(what) => eprintln!("mongosonar: {what}"),
                 }
             }
             if let Some(window) = self.next(NAP) {
-                if !output.wants_each() {
+                if let Some(output) = &mut output {
                     output.interval(&window)?;
                 }
                 add(&mut total, window);
@@ -244,6 +228,16 @@ impl WindowFeed {
     }
 }
 
+/// Whether to show the live view rather than a text for each interval.
+pub fn on_screen(args: &QueriesArgs) -> bool {
+    !args.each
+        && !args.makes_digest()
+        && !args.json
+        && !args.csv
+        && std::io::stdout().is_terminal()
+        && std::io::stdin().is_terminal()
+}
+
 /// The settings of a live view that cannot step through a history.
 fn settings(args: &QueriesArgs, selection: &Selection, source: &str, origin: PacketOrigin) -> LiveSettings {
     let color = match args.color.unwrap_or(ColorArg::Auto) {
@@ -284,6 +278,86 @@ fn show_answer(app: &mut App, answer: Option<SteppedWindow>) {
         Some(Ok(window)) => app.show_past(window),
         Some(Err(why)) => app.notify(why),
         None => {}
+    }
+}
+
+/// Where a capture is shown.
+pub struct CaptureView<'a> {
+    args: &'a QueriesArgs,
+    selection: &'a Selection,
+    /// Where the packets come from, in words.
+    source: String,
+    origin: PacketOrigin,
+    /// Rather than a text for each interval.
+    screen: bool,
+    /// Rather than intervals.
+    shows_each: bool,
+    output: Arc<Mutex<QueriesOutput>>,
+}
+
+impl<'a> CaptureView<'a> {
+    /// Of packets that come from there.
+    ///
+    /// # Errors
+    /// As [`QueriesOutput::new`].
+    pub fn new(
+        args: &'a QueriesArgs,
+        selection: &'a Selection,
+        source: String,
+        origin: PacketOrigin,
+    ) -> Result<Self> {
+        let output = QueriesOutput::new(args, selection, origin.clone())?;
+        let (screen, shows_each) = (on_screen(args), output.wants_each());
+        Ok(Self { args, selection, source, origin, screen, shows_each, output: Arc::new(Mutex::new(output)) })
+    }
+
+    /// Receives single operations, if they are shown.
+    pub fn listener(&self) -> Option<Arc<Mutex<dyn OperationListener>>> {
+        self.shows_each.then(|| -> Arc<Mutex<dyn OperationListener>> { self.output.clone() })
+    }
+
+    /// Where intervals are written to, if they are.
+    fn intervals(&self) -> Option<MutexGuard<'_, QueriesOutput>> {
+        (!self.screen && !self.shows_each).then(|| lock(&self.output))
+    }
+
+    /// Shows windows until the capture is to end; returns their sum.
+    ///
+    /// # Errors
+    /// They cannot be shown.
+    pub fn show(&self, feed: &mut WindowFeed) -> Result<Option<Window>> {
+        if self.screen {
+            return feed.show(self.args, self.selection, &self.source, self.origin.clone());
+        }
+        feed.print(self.intervals().as_deref_mut())
+    }
+
+    /// Shows the last windows as intervals, if it shows any, and adds them to the sum of those before. The last one is not
+    /// whole, unless the capture ended with it.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub fn show_rest(&self, rest: Vec<Window>, total: &mut Option<Window>) -> Result<()> {
+        let mut output = self.intervals();
+        for window in rest {
+            // The capture may end just when an interval begins.
+            let is_empty = window.end <= window.start && window.shapes.is_empty();
+            if let Some(output) = output.as_deref_mut().filter(|_| !is_empty) {
+                output.interval(&window)?;
+            }
+            add(total, window);
+        }
+        Ok(())
+    }
+
+    /// Shows the sum of all windows, with notes.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub fn summary(&self, total: &Window, notes: impl IntoIterator<Item = String>) -> Result<()> {
+        let mut output = lock(&self.output);
+        notes.into_iter().for_each(|note| output.note(note));
+        Ok(output.summary(total)?)
     }
 }
 

@@ -7,19 +7,20 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use sonar_core::Window;
 use sonar_core::table::GroupBy;
 use sonar_core::time_split::{ConnectionSample, JoinCounts};
 use sonar_sys::Host;
 use sonar_sys::split::MAX_PROCESSES;
 
-use super::pipeline::OperationListener;
 use crate::args::when::now;
+use crate::capture::OperationListener;
+use crate::capture::notice::Notice;
+use crate::capture::splitting::{SplitMeeting, SplitTrace, WindowSplits, WireSide, lock};
+use crate::confinement::start_order::{StartStep, start_thread};
 use crate::io::names::FileNames;
-use crate::queries::notice::Notice;
 use crate::servers;
-use crate::splitting::{SplitMeeting, SplitTrace, WindowSplits, WireSide, lock};
 
 /// Ticks, ten in a second, between two looks for servers that have started or ended.
 const SEARCH_TICKS: u64 = 20;
@@ -42,7 +43,7 @@ pub struct RowSplitTask {
     /// Servers that start later are followed too.
     pub follows: bool,
     /// Where it says what it cannot read.
-    pub say: Sender<Notice>,
+    pub notices_to: Sender<Notice>,
 }
 
 /// A trace that runs in its own thread.
@@ -69,10 +70,7 @@ impl RunningSplits {
             let (meeting, stop) = (meeting.clone(), stop.clone());
             move || follow(&trace, &meeting, &task, &stop)
         };
-        let thread = std::thread::Builder::new()
-            .name("splits".to_owned())
-            .spawn(run)
-            .context("cannot start a thread")?;
+        let thread = start_thread(StartStep::Thread, "splits", run)?;
         Ok(Self { meeting, sample, stop, thread: Some(thread), counted: Cell::default() })
     }
 
@@ -128,7 +126,7 @@ fn follow(
     stop: &AtomicBool,
 ) -> Result<()> {
     // Nobody may listen any more.
-    let complain = |what| drop(task.say.send(Notice::Complaint(what)));
+    let complain = |what| drop(task.notices_to.send(Notice::Complaint(what)));
     trace.load_symbols();
     trace.skip()?;
     lock(meeting).begin();

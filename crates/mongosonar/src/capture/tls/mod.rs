@@ -21,15 +21,39 @@ use sonar_sys::tls::{PlaintextSource, TlsLosses, TlsTracer};
 use self::attacher::AttacherNews;
 pub use self::attacher::AttacherTask;
 pub use self::library::TlsLibrary;
-use super::changes::CaptureChange;
+use super::changes::{CaptureChange, ChangeSenders};
 use super::pipeline::Pipeline;
 use super::source::{CaptureSource, CaptureWork};
 use crate::args::when::now;
+use crate::capture::notice::Notice;
 use crate::confinement::privileges;
-use crate::queries::notice::Notice;
+use crate::confinement::start_order::{StartStep, start_thread};
 
 /// How late a part of a connection may be handed over.
 const DELAY: Duration = Duration::from_millis(200);
+
+/// At what cost encrypted connections are read inside the processes of servers, and the time of their operations is
+/// divided.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum EncryptedAccess {
+    /// They are not.
+    Off,
+    /// Where probes in the TLS library are cheap.
+    Cheap,
+    /// Also where a probe costs ten times as much.
+    AnyCost,
+}
+
+impl EncryptedAccess {
+    /// What the options `--no-tls` and `--tls-any-cost` ask for.
+    pub fn of(no_tls: bool, any_cost: bool) -> Self {
+        match (no_tls, any_cost) {
+            (true, _) => Self::Off,
+            (false, false) => Self::Cheap,
+            (false, true) => Self::AnyCost,
+        }
+    }
+}
 
 /// The programs that read inside processes. One capture at a time reads what they pass on.
 #[derive(Clone)]
@@ -108,17 +132,7 @@ impl CaptureSource for TlsCapture {
             }
         };
         let tick = |pipeline: &mut Pipeline, losses: TlsLosses| {
-            while let Ok(change) = changes.try_recv() {
-                match change {
-                    CaptureChange::Ports(listened) => pipeline.decoder.set_ports(listened.ports()),
-                    CaptureChange::ServerEnded(server) => pipeline.decoder.server_ended(server),
-                    CaptureChange::ClientsEnded(clients) => {
-                        pipeline.decoder.clients_ended(clients.iter().cloned());
-                    }
-                    CaptureChange::ListenerGone => pipeline.sink.each = None,
-                    CaptureChange::Ring { .. } | CaptureChange::EncryptedRead => {}
-                }
-            }
+            changes.try_iter().for_each(|change| pipeline.follow(change));
             pipeline.kernel = coverage_of(losses);
             pipeline.sink.flush();
             pipeline.look_at_clock(now(), DELAY.as_nanos() as u64);
@@ -164,26 +178,19 @@ impl TlsAttacher {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn follow(&self, threads: Vec<Sender<CaptureChange>>, say: Sender<Notice>) -> Result<()> {
+    pub fn follow(&self, threads: ChangeSenders, notices: Sender<Notice>) -> Result<()> {
         let mut socket = self.socket.try_clone()?;
         let pass_on = move || {
             // It ends with the helper.
             while let Ok(news) = attacher::receive(&mut socket) {
                 match news {
-                    AttacherNews::Note(text) => drop(say.send(Notice::Complaint(text))),
-                    AttacherNews::Attached => {
-                        for thread in &threads {
-                            thread.send(CaptureChange::EncryptedRead).ok();
-                        }
-                    }
+                    AttacherNews::Note(text) => drop(notices.send(Notice::Complaint(text))),
+                    AttacherNews::Attached => threads.tell(|| CaptureChange::EncryptedRead),
                     AttacherNews::Looked => {}
                 }
             }
         };
-        std::thread::Builder::new()
-            .name("servers".to_owned())
-            .spawn(pass_on)
-            .context("cannot start a thread")?;
+        start_thread(StartStep::Thread, "servers", pass_on)?;
         Ok(())
     }
 }

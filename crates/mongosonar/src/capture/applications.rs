@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -22,7 +22,7 @@ use sonar_sys::host::process_files::ProcessFiles;
 use sonar_sys::host::regular;
 use sonar_view::kit::{Zone, plural};
 
-use super::args::QueriesArgs;
+use super::notice::Notice;
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
 use crate::servers;
@@ -66,24 +66,25 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Opens the logs that the arguments name, or else those of the servers on the host.
+    /// Opens the logs that are named, or else those of the servers on the host. If `confined`, the thread drops its
+    /// privileges.
     ///
     /// # Errors
     /// A named log cannot be opened.
-    pub fn open(args: &QueriesArgs, host: &Host) -> Result<Self> {
+    pub fn open(named: &[PathBuf], host: &Host, confined: bool) -> Result<Self> {
         let mut logs = Vec::new();
-        for path in &args.log {
+        for path in named {
             let file = regular::open_no_device(path)
                 .with_context(|| format!("cannot open the log {}", path.display()))?;
             logs.push((None, vec![file]));
         }
-        if args.log.is_empty() {
+        if named.is_empty() {
             let listeners = servers::listeners(host).unwrap_or_default();
             let log = |server: &Process| (only_port(&listeners, server.pid), log_of_process(server));
             logs = servers::mongodb(host).iter().map(log).collect();
         }
-        let named = args.log.iter().map(|path| crate::input::name(path)).collect();
-        Ok(Self { logs, named, server: None, confined: !args.keep_privileges, share: 1 })
+        let named = named.iter().map(|path| crate::input::name(path)).collect();
+        Ok(Self { logs, named, server: None, confined, share: 1 })
     }
 
     /// Whether the thread drops its privileges first.
@@ -112,21 +113,22 @@ impl Lookup {
         Self { server, ..self }
     }
 
-    /// Looks them up in a new thread once `gate` is open, and calls `complain` with each error. The receiver disconnects
-    /// when the thread ends.
+    /// Looks them up in a new thread once `gate` is open, and complains of each error. The receiver disconnects when the
+    /// thread ends.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub fn start(
         self,
         shared: Arc<Shared>,
-        complain: impl Fn(String) + Send + 'static,
+        complaints: Sender<Notice>,
         gate: StartGate,
     ) -> Result<Receiver<()>> {
         let (done, is_done) = channel();
         let held = gate.hold();
         let run = move || {
             let _done = done;
+            let complain = |what| drop(complaints.send(Notice::Complaint(what)));
             if self.confined {
                 privileges::give_up_but_network(&self.server);
             }
@@ -152,7 +154,7 @@ impl Lookup {
             // The server knows more than its log.
             if let Some(server) = self.server {
                 match Server::connect(server, 1).and_then(|server| server.clients()) {
-                    Ok(clients) => drop(left_out(shared.add_clients(None, clients) as u64).map(&complain)),
+                    Ok(clients) => drop(left_out(shared.add_clients(None, clients) as u64).map(complain)),
                     Err(error) => complain(format!("applications of open connections: {error}")),
                 }
             }
@@ -391,8 +393,7 @@ mod tests {
 
         /// The applications that are found.
         fn found(&self) -> Vec<String> {
-            let args = QueriesArgs::default();
-            let lookup = Lookup::open(&args, &Host::of_proc(&self.0)).unwrap();
+            let lookup = Lookup::open(&[], &Host::of_proc(&self.0), true).unwrap();
             let mut remotes = Remotes::new(None);
             for (_, log) in lookup.logs {
                 read_files(log, &mut remotes).unwrap();
@@ -516,8 +517,7 @@ mod tests {
 
     #[test]
     fn a_log_that_was_named_must_be_there() {
-        let args = QueriesArgs { log: vec!["/nowhere/mongod.log".into()], ..QueriesArgs::default() };
-        let error = Lookup::open(&args, &Host::live()).err().unwrap();
+        let error = Lookup::open(&["/nowhere/mongod.log".into()], &Host::live(), true).err().unwrap();
         assert!(error.to_string().contains("/nowhere/mongod.log"), "{error}");
     }
 }

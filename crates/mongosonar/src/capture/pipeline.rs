@@ -4,14 +4,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, InFlightOperations, Operation, Plaintext, Timestamp, Window};
 use sonar_decode::{Decoder, Sink};
 
+use super::changes::CaptureChange;
 use super::joiner::ThreadWindow;
-use crate::queries::args::EncryptedArg;
-use crate::queries::write::PacketRecorder;
+use crate::capture::args::EncryptedArg;
+use crate::capture::write::SharedRecorder;
 
 /// Receives each operation as it ends.
 pub trait OperationListener: Send {
@@ -34,22 +36,32 @@ pub struct Pipeline {
     /// The decoder reads connections that are encrypted.
     pub tls: bool,
     pub sink: LiveSink,
-    pub keep: Option<Arc<Mutex<PacketRecorder>>>,
-    pub counted: Coverage,
+    pub keep: Option<SharedRecorder>,
+    counted: Coverage,
     pub kernel: Coverage,
-    pub interval_ns: u64,
+    interval_ns: u64,
     /// End of the open interval. The interval ends with the first later packet, or when no earlier one can come any
     /// more.
     pub boundary: Timestamp,
     /// When the thread last looked at the clock: until then it has captured, by the clock as it was. `None` where the
     /// only clock is that of the packets.
     pub seen: Option<Timestamp>,
-    pub settings: WindowSettings,
-    pub to: SyncSender<ThreadWindow>,
+    settings: WindowSettings,
+    to: SyncSender<ThreadWindow>,
     /// The number of the thread, from 0.
     pub thread: usize,
     /// The receiver of the windows has gone.
     pub orphaned: bool,
+}
+
+/// Which windows a pipeline makes.
+#[derive(Copy, Clone, Debug)]
+pub struct WindowLayout {
+    /// When the first one begins.
+    pub start: Timestamp,
+    /// The length of each one that begins and ends with its interval; not zero.
+    pub interval: Duration,
+    pub settings: WindowSettings,
 }
 
 /// Records operations in the open window, and writes them if that was asked for.
@@ -94,6 +106,44 @@ impl Sink for LiveSink {
 }
 
 impl Pipeline {
+    /// Hands windows of all operations over to `to`, as the first of its threads, by the clock of the packets.
+    pub fn new(decoder: Decoder, windows: WindowLayout, to: SyncSender<ThreadWindow>) -> Self {
+        let WindowLayout { start, interval, settings } = windows;
+        let interval_ns = interval.as_nanos() as u64;
+        let first = Window::new(start.floor_to(interval_ns), settings);
+        Self {
+            decoder,
+            tls: false,
+            boundary: first.start.plus_ns(interval_ns),
+            sink: LiveSink {
+                window: Window { start, ..first },
+                each: None,
+                broken: Arc::default(),
+                encrypted: None,
+            },
+            keep: None,
+            counted: Coverage::default(),
+            kernel: Coverage::default(),
+            interval_ns,
+            seen: None,
+            settings,
+            to,
+            thread: 0,
+            orphaned: false,
+        }
+    }
+
+    /// Applies a change, as far as it is not one of rings.
+    pub fn follow(&mut self, change: CaptureChange) {
+        match change {
+            CaptureChange::Ports(listened) => self.decoder.set_ports(listened.ports()),
+            CaptureChange::ServerEnded(server) => self.decoder.server_ended(server),
+            CaptureChange::ClientsEnded(clients) => self.decoder.clients_ended(clients.iter().cloned()),
+            CaptureChange::ListenerGone => self.sink.each = None,
+            CaptureChange::Ring { .. } | CaptureChange::EncryptedRead => {}
+        }
+    }
+
     #[inline]
     pub fn packet(&mut self, packet: &sonar_core::Packet<'_>) {
         if packet.time >= self.boundary {
@@ -201,27 +251,10 @@ mod tests {
 
     fn pipeline() -> (Pipeline, Receiver<ThreadWindow>) {
         let (to, windows) = sync_channel(100);
-        let pipeline = Pipeline {
-            decoder: Decoder::new(Settings::default(), Arc::new(Shared::default())),
-            tls: false,
-            sink: LiveSink {
-                window: Window::new(at(0), WindowSettings::default()),
-                each: None,
-                broken: Arc::default(),
-                encrypted: None,
-            },
-            keep: None,
-            counted: Coverage::default(),
-            kernel: Coverage::default(),
-            interval_ns: 10 * NS_PER_S,
-            boundary: at(10),
-            seen: None,
-            settings: WindowSettings::default(),
-            to,
-            thread: 0,
-            orphaned: false,
-        };
-        (pipeline, windows)
+        let decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
+        let (start, interval) = (at(0), Duration::from_secs(10));
+        let layout = WindowLayout { start, interval, settings: WindowSettings::default() };
+        (Pipeline::new(decoder, layout, to), windows)
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod waits;
 
 pub use self::meeting::{SplitMeeting, SplitSink, WireSide, lock};
 pub use self::open_files::{FileId, OpenFilesRoom};
-pub use self::plan::{EncryptedSplit, SplitPlan};
+pub use self::plan::SplitPlan;
 pub use self::rows::WindowSplits;
 pub use self::trace::{SplitHelpers, SplitTrace};
 
@@ -23,9 +23,9 @@ use anyhow::{Result, bail};
 use sonar_sys::Host;
 use sonar_sys::split::MAX_PROCESSES;
 
+use crate::capture::args::Range;
+use crate::capture::ports::Listened;
 use crate::exit::usage;
-use crate::queries::args::Range;
-use crate::queries::ports::Listened;
 use crate::servers;
 
 /// The processes to trace: those that were asked for, else each mongod and mongos of this machine, or only those that

@@ -10,7 +10,7 @@ use sonar_sys::Stopper;
 
 use super::changes::CaptureChange;
 use super::pipeline::Pipeline;
-use crate::queries::notice::Notice;
+use crate::capture::notice::Notice;
 
 /// What a capture reads: packets of a ring, or what processes pass to their TLS library or through their sockets. Each
 /// source has a thread of its own.

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::Result;
@@ -75,6 +76,9 @@ pub struct PacketRecorder {
     news: Sender<Notice>,
     failed: Option<String>,
 }
+
+/// One that all threads of a capture write to.
+pub type SharedRecorder = Arc<Mutex<PacketRecorder>>;
 
 impl PacketRecorder {
     /// Writes one file, readable by its owner only. It must not exist yet.

@@ -1,11 +1,12 @@
 //! What changes for capture threads while they run.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use sonar_decode::{EndedClient, EndedServer};
 use sonar_sys::{PacketFilter, Ring};
 
-use crate::queries::ports::Listened;
+use crate::capture::ports::Listened;
 
 /// A change for a capture thread.
 pub enum CaptureChange {
@@ -29,4 +30,24 @@ pub enum CaptureChange {
     ServerEnded(EndedServer),
     /// Connections have ended, as logs of servers say, and with them what is in flight on them.
     ClientsEnded(Arc<Vec<EndedClient>>),
+}
+
+/// Passes changes on to all threads of a capture.
+#[derive(Clone, Debug, Default)]
+pub struct ChangeSenders(Vec<Sender<CaptureChange>>);
+
+impl ChangeSenders {
+    /// One more thread receives them.
+    pub fn add(&mut self) -> Receiver<CaptureChange> {
+        let (change, changes) = channel();
+        self.0.push(change);
+        changes
+    }
+
+    /// Tells each thread that still runs.
+    pub fn tell(&self, mut change: impl FnMut() -> CaptureChange) {
+        for thread in &self.0 {
+            thread.send(change()).ok();
+        }
+    }
 }

@@ -14,11 +14,12 @@ use sonar_sys::split::{FollowedProcess, MAX_PROCESSES, SplitEvent, SplitLosses, 
 use super::in_progress::ThreadsNow;
 use super::meeting::{SplitMeeting, SplitSink, lock};
 use super::open_files::{FileId, OpenFiles};
-use super::plan::{EncryptedSplit, SplitPlan};
+use super::plan::SplitPlan;
 use super::waits::WaitClassifier;
+use crate::capture::tls::{EncryptedAccess, TlsLibrary};
 use crate::confinement::privileges;
+use crate::confinement::start_order::{self, StartStep};
 use crate::io::process::refused;
-use crate::queries::live::tls::TlsLibrary;
 use crate::servers::not_traced;
 use crate::stacks::following::FollowedServers;
 
@@ -73,6 +74,7 @@ impl SplitHelpers {
     /// Begins to trace the threads.
     pub fn trace(self) -> SplitTrace {
         let Self { mut tracer, files, classifier, plan, libraries, refused } = self;
+        start_order::take(StartStep::Opened);
         let followed = tracer.followed();
         for (process, library) in &libraries {
             if let Err(error) = attach_tls(&mut tracer, library, plan.encrypted) {
@@ -80,6 +82,11 @@ impl SplitHelpers {
                     "mongosonar: the time of encrypted operations of process {process} cannot be divided: {error:#}"
                 );
             }
+        }
+        if plan.samples_processors && !tracer.sample_processors() {
+            eprintln!(
+                "mongosonar: the kernel has no timers to sample processors with: what operations compute is unknown"
+            );
         }
         SplitTrace {
             tracer,
@@ -94,8 +101,8 @@ impl SplitHelpers {
 }
 
 /// Attaches to the TLS library of a process.
-fn attach_tls(tracer: &mut SplitTracer, library: &TlsLibrary, encrypted: EncryptedSplit) -> Result<()> {
-    let sites = library.sites(encrypted == EncryptedSplit::AnyCost)?;
+fn attach_tls(tracer: &mut SplitTracer, library: &TlsLibrary, encrypted: EncryptedAccess) -> Result<()> {
+    let sites = library.sites(encrypted == EncryptedAccess::AnyCost)?;
     Ok(tracer.attach_tls(library.file()?, &sites)?)
 }
 
@@ -132,15 +139,6 @@ impl RefusedServers {
 }
 
 impl SplitTrace {
-    /// Samples what operations compute: waits of the part `Cpu`. Call it before privileges are dropped.
-    pub fn sample_processors(&mut self) {
-        if !self.tracer.sample_processors() {
-            eprintln!(
-                "mongosonar: the kernel has no timers to sample processors with: what operations compute is unknown"
-            );
-        }
-    }
-
     /// Drops the privileges that the trace no longer needs.
     pub fn give_up_privileges(&self) {
         privileges::give_up_while_tracing(|| self.tracer.is_readable());

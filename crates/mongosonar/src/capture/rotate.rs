@@ -183,21 +183,24 @@ pub struct Preparation {
 }
 
 /// A series whose first file has been created.
-pub struct Started<W> {
+pub struct Started {
     /// The first file.
     pub first: (File, PathBuf),
     /// Creates the others.
     pub files: SeriesFiles,
     /// What creates them: it runs in a thread of its own until `files` is dropped.
-    pub work: W,
+    pub work: SeriesWork,
 }
+
+/// Creates the files of a series.
+pub type SeriesWork = Box<dyn FnOnce() + Send>;
 
 impl Preparation {
     /// Creates the first file.
     ///
     /// # Errors
     /// It cannot be created.
-    pub fn start(self) -> Result<Started<impl FnOnce() + Send + 'static>> {
+    pub fn start(self) -> Result<Started> {
         let (ask, asked) = sync_channel(1);
         let (give, made) = sync_channel(1);
         let path = self.series.path(self.number);
@@ -226,7 +229,8 @@ impl Preparation {
                 }
             }
         };
-        Ok(Started { first: (file, path), files: SeriesFiles { ask, made, asked: false }, work })
+        let files = SeriesFiles { ask, made, asked: false };
+        Ok(Started { first: (file, path), files, work: Box::new(work) })
     }
 }
 

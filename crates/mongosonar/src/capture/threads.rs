@@ -1,30 +1,36 @@
 //! Capture threads: each reads a ring, decodes its packets and hands over windows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use sonar_core::Coverage;
 use sonar_core::window::WindowSettings;
-use sonar_core::{Coverage, Timestamp, Window};
 use sonar_decode::{Decoder, Settings, Shared, TlsSource};
 use sonar_sys::{PacketFilter, Ring, RingConfig, Stopper, Wake};
 
-use super::changes::CaptureChange;
+use super::changes::{CaptureChange, ChangeSenders};
 use super::joiner::ThreadWindow;
-use super::pipeline::{LiveSink, OperationListener, Pipeline};
+use super::pipeline::{OperationListener, Pipeline, WindowLayout};
 use super::source::{CaptureSource, CaptureWork};
 use super::tls::TlsCapture;
 use crate::args::when::now;
+use crate::capture::args::EncryptedArg;
+use crate::capture::notice::Notice;
+use crate::capture::ports::Listened;
+use crate::capture::write::SharedRecorder;
 use crate::confinement::privileges;
+use crate::confinement::start_order::{self, StartStep};
 use crate::confinement::thread_starter::ThreadStarter;
-use crate::queries::args::EncryptedArg;
-use crate::queries::notice::Notice;
-use crate::queries::ports::Listened;
-use crate::queries::write::PacketRecorder;
 
+/// When the kernel hands over a block that is not full. Fewer wake-ups cost less, because each one finds the
+/// processor's caches cold.
+pub const RETIRE: Duration = Duration::from_millis(250);
+/// The same where each operation is written as it ends.
+pub const RETIRE_EACH: Duration = Duration::from_millis(100);
 /// The longest sleep of a capture thread, so that it soon captures other ports.
 const LONG_NAP: Duration = Duration::from_secs(1);
 
@@ -119,12 +125,8 @@ impl CaptureThread {
                     self.set_ports(&listened);
                     self.replace_ring(*ring);
                 }
-                CaptureChange::ServerEnded(server) => self.work.pipeline.decoder.server_ended(server),
-                CaptureChange::ClientsEnded(clients) => {
-                    self.work.pipeline.decoder.clients_ended(clients.iter().cloned());
-                }
                 CaptureChange::EncryptedRead => self.work.pipeline.decoder.set_tls(TlsSource::Process),
-                CaptureChange::ListenerGone => self.work.pipeline.sink.each = None,
+                change => self.work.pipeline.follow(change),
             }
         }
     }
@@ -169,6 +171,7 @@ impl CaptureThread {
 }
 
 /// Sources that are open.
+#[derive(Default)]
 pub struct LiveCapture {
     sources: Vec<Box<dyn CaptureSource>>,
     /// Encrypted connections of some servers are read inside their processes.
@@ -176,12 +179,13 @@ pub struct LiveCapture {
 }
 
 /// What capture threads do.
+#[derive(Default)]
 pub struct CaptureTask {
     /// How they decode.
     pub settings: Settings,
     /// What all of them know.
     pub shared: Arc<Shared>,
-    /// The width of their windows.
+    /// The width of their windows; not zero.
     pub interval: Duration,
     /// The settings of their windows.
     pub window: WindowSettings,
@@ -190,9 +194,7 @@ pub struct CaptureTask {
     /// Receives each operation.
     pub each: Option<Arc<Mutex<dyn OperationListener>>>,
     /// Writes each packet.
-    pub keep: Option<Arc<Mutex<PacketRecorder>>>,
-    /// Where their messages go.
-    pub say: Sender<Notice>,
+    pub keep: Option<SharedRecorder>,
     /// Ends them.
     pub stop: Arc<AtomicBool>,
     /// Whether they drop everything that decoding does not need.
@@ -204,8 +206,9 @@ pub struct CaptureTask {
 /// Capture threads that run.
 #[derive(Default)]
 pub struct RunningCapture {
-    /// Takes changes, for each of them.
-    pub changes: Vec<Sender<CaptureChange>>,
+    /// Takes changes for all of them.
+    pub changes: ChangeSenders,
+    stop: Arc<AtomicBool>,
     stoppers: Vec<Stopper>,
     handles: Vec<JoinHandle<Result<()>>>,
 }
@@ -216,6 +219,7 @@ impl LiveCapture {
     /// # Errors
     /// A permission or an interface is missing.
     pub fn open(config: &RingConfig, threads: usize) -> Result<Self> {
+        start_order::take(StartStep::Opened);
         let rings = if threads == 1 { vec![Ring::open(config)?] } else { Ring::open_group(config, threads)? };
         Ok(Self::of(rings, &config.filter, config.retire))
     }
@@ -240,30 +244,36 @@ impl LiveCapture {
         Self { is_tls_read: is_attached, ..self }
     }
 
-    /// How many threads there will be, each with windows of its own.
-    pub fn threads(&self) -> usize {
-        self.sources.len()
-    }
-
-    /// Starts the threads; gives their windows too. The first one begins now.
+    /// Starts the threads, whose messages go to `notices`; gives their windows too. The first one begins now.
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start(self, task: &CaptureTask) -> Result<(RunningCapture, Receiver<ThreadWindow>)> {
-        let (to, windows) = sync_channel(4 * self.threads());
+    pub fn start(
+        self,
+        task: &CaptureTask,
+        notices: &Sender<Notice>,
+    ) -> Result<(RunningCapture, Receiver<ThreadWindow>)> {
+        start_order::take(StartStep::Thread);
+        let (to, windows) = sync_channel(4 * self.sources.len());
         let other = if self.is_tls_read { TlsSource::Process } else { TlsSource::None };
-        let mut running = RunningCapture::default();
+        let mut running = RunningCapture { stop: task.stop.clone(), ..RunningCapture::default() };
         // Windows that begin at the same time are joined.
-        let start = now();
+        let layout = WindowLayout { start: now(), interval: task.interval, settings: task.window };
         for (number, source) in self.sources.into_iter().enumerate() {
-            let (change, changes) = channel();
-            running.changes.push(change);
             running.stoppers.extend(source.stopper());
-            let place = PipelinePlace { thread: number, start, tls: source.tls().unwrap_or(other) };
+            let tls = source.tls().unwrap_or(other);
+            let decoder = Decoder::new(Settings { tls, ..task.settings.clone() }, task.shared.clone());
+            let mut pipeline = Pipeline::new(decoder, layout, to.clone());
+            pipeline.sink.each = task.each.clone();
+            pipeline.sink.broken = task.stop.clone();
+            pipeline.sink.encrypted = task.encrypted;
+            pipeline.tls = tls == TlsSource::This;
+            pipeline.keep = task.keep.clone();
+            (pipeline.seen, pipeline.thread) = (Some(layout.start), number);
             let work = CaptureWork {
-                pipeline: task.pipeline(place, to.clone()),
-                changes,
-                complaints: task.say.clone(),
+                pipeline,
+                changes: running.changes.add(),
+                complaints: notices.clone(),
                 stop: task.stop.clone(),
                 confined: task.confined,
             };
@@ -284,46 +294,21 @@ fn ending_all(stop: &AtomicBool, result: Result<()>) -> Result<()> {
     result
 }
 
-/// One of the threads of a capture.
-struct PipelinePlace {
-    thread: usize,
-    /// When the capture began.
-    start: Timestamp,
-    tls: TlsSource,
-}
-
-impl CaptureTask {
-    fn pipeline(&self, place: PipelinePlace, to: SyncSender<ThreadWindow>) -> Pipeline {
-        let PipelinePlace { thread, start, tls } = place;
-        let interval_ns = self.interval.as_nanos() as u64;
-        let first = Window::new(start.floor_to(interval_ns), self.window);
-        Pipeline {
-            tls: tls == TlsSource::This,
-            decoder: Decoder::new(Settings { tls, ..self.settings.clone() }, self.shared.clone()),
-            boundary: first.start.plus_ns(interval_ns),
-            sink: LiveSink {
-                window: Window { start, ..first },
-                each: self.each.clone(),
-                broken: self.stop.clone(),
-                encrypted: self.encrypted,
-            },
-            keep: self.keep.clone(),
-            counted: Coverage::default(),
-            kernel: Coverage::default(),
-            interval_ns,
-            seen: Some(start),
-            settings: self.window,
-            to,
-            thread,
-            orphaned: false,
-        }
-    }
-}
-
 impl RunningCapture {
-    /// Wakes the threads, so that they see that they are to stop.
-    pub fn wake(&self) {
+    /// How many there are, each with windows of its own.
+    pub fn threads(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// Tells the threads to stop.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
         self.stoppers.iter().for_each(Stopper::stop);
+    }
+
+    /// Whether they are to stop: they were told to, or one of them has failed.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Waits for the threads. Take their last windows first.
@@ -340,12 +325,13 @@ impl RunningCapture {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
     use std::time::Instant;
 
+    use sonar_core::Timestamp;
     use sonar_sys::geometry::{block_bytes, tolerated_stall};
 
     use super::*;
-    use crate::queries::live::{RETIRE, RETIRE_EACH};
 
     /// What a source without packets does.
     #[derive(Copy, Clone, PartialEq)]
@@ -402,26 +388,13 @@ mod tests {
     }
 
     fn task() -> CaptureTask {
-        let (say, _) = channel();
-        CaptureTask {
-            settings: Settings::default(),
-            shared: Arc::default(),
-            interval: Duration::from_secs(1),
-            window: WindowSettings::default(),
-            encrypted: None,
-            each: None,
-            keep: None,
-            say,
-            stop: Arc::default(),
-            confined: false,
-            threads: ThreadStarter::Here,
-        }
+        CaptureTask { interval: Duration::from_secs(1), ..CaptureTask::default() }
     }
 
     #[test]
     fn the_first_windows_of_all_threads_begin_at_the_same_time() {
         let capture = capture(&[FakeSource::Ends; 2]);
-        let (running, windows) = capture.start(&task()).expect("threads");
+        let (running, windows) = capture.start(&task(), &channel().0).expect("threads");
         let starts: Vec<Timestamp> = windows.iter().map(|part| part.window.start).collect();
         assert!(starts.len() == 2 && starts[0] == starts[1], "{starts:?}");
         running.join().expect("none failed");
@@ -431,7 +404,7 @@ mod tests {
     fn a_source_that_fails_ends_the_others() {
         let task = task();
         let capture = capture(&[FakeSource::Runs, FakeSource::Fails, FakeSource::Runs]);
-        let (running, windows) = capture.start(&task).expect("threads");
+        let (running, windows) = capture.start(&task, &channel().0).expect("threads");
         assert_eq!(windows.iter().count(), 0, "the threads end, and hand over no window");
         assert!(task.stop.load(Ordering::Relaxed));
         assert_eq!(running.join().expect_err("one failed").to_string(), "the kernel refuses");

@@ -12,7 +12,7 @@ use sonar_core::{Operation, Outcome, Timestamp};
 
 use super::in_progress::RequestOfConnection;
 use crate::args::when::now;
-use crate::queries::live::OperationListener;
+use crate::capture::pipeline::OperationListener;
 
 /// The most requests without a reply that are kept.
 const MAX_REQUESTS: usize = 65_536;

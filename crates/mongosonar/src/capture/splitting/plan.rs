@@ -3,6 +3,7 @@
 use sonar_sys::split::SplitRoom;
 
 use super::open_files::OpenFilesRoom;
+use crate::capture::tls::EncryptedAccess;
 use crate::large::LargeMemory;
 
 /// What a trace will do.
@@ -13,9 +14,11 @@ pub struct SplitPlan {
     /// It follows servers that start later.
     pub follows: bool,
     /// At what cost it divides encrypted operations.
-    pub encrypted: EncryptedSplit,
+    pub encrypted: EncryptedAccess,
     /// It samples the stacks of all threads, on request.
     pub samples: bool,
+    /// It samples what operations compute: waits of the part `Cpu`.
+    pub samples_processors: bool,
     /// The most bytes of the tables of functions of all servers.
     pub table_bytes: usize,
     /// The memory into which files of symbols are read, one at a time; `None`: as much as it takes.
@@ -28,30 +31,17 @@ pub struct SplitPlan {
 
 impl SplitPlan {
     /// For a command that somebody watches: it samples, and functions may take what they need.
-    pub fn of_command(confined: bool, follows: bool, encrypted: EncryptedSplit) -> Self {
-        let (room, files) = (SplitRoom::COMMAND, OpenFilesRoom::COMMAND);
-        Self { confined, follows, encrypted, samples: true, table_bytes: 1 << 30, large: None, room, files }
-    }
-}
-
-/// At what cost the time of encrypted operations is divided.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum EncryptedSplit {
-    /// It is not.
-    Off,
-    /// Where probes in the TLS library are cheap.
-    Cheap,
-    /// Also where a probe costs ten times as much.
-    AnyCost,
-}
-
-impl EncryptedSplit {
-    /// What the options `--no-tls` and `--tls-any-cost` ask for.
-    pub fn of(no_tls: bool, any_cost: bool) -> Self {
-        match (no_tls, any_cost) {
-            (true, _) => Self::Off,
-            (false, false) => Self::Cheap,
-            (false, true) => Self::AnyCost,
+    pub fn of_command(confined: bool, follows: bool, encrypted: EncryptedAccess) -> Self {
+        Self {
+            confined,
+            follows,
+            encrypted,
+            samples: true,
+            samples_processors: false,
+            table_bytes: 1 << 30,
+            large: None,
+            room: SplitRoom::COMMAND,
+            files: OpenFilesRoom::COMMAND,
         }
     }
 }

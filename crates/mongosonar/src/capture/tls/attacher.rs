@@ -16,11 +16,12 @@ use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::tls::{MAX_PROCESSES, PlaintextSource, TlsRoom, TlsTracer};
 
 use super::library::TlsLibrary;
+use crate::capture::args::Range;
+use crate::capture::ports::{self, Listened};
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
+use crate::confinement::start_order::{self, StartStep};
 use crate::input::follow::{FileThread, FileThreads};
 use crate::io::finder::array;
-use crate::queries::args::Range;
-use crate::queries::ports::Listened;
 use crate::servers;
 
 /// How often to look for processes.
@@ -97,6 +98,7 @@ pub fn start(
     source: PlaintextSource,
     task: AttacherTask,
 ) -> Result<Helper> {
+    start_order::take(StartStep::Helper);
     Ok(Helper::start_with_opened(before, |socket| {
         // It ends when the other side does.
         let _ = serve(tracer, source, task, socket);
