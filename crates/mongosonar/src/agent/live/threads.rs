@@ -96,8 +96,8 @@ mod tests {
     use crate::agent::notify::ServiceManager;
     use crate::agent::settings::{AgentSettings, QueriesTable};
     use crate::agent::store;
+    use crate::capture::OperationListener;
     use crate::confinement::thread_starter::ThreadStarter;
-    use crate::queries::live::OperationListener;
 
     /// Listens to nothing.
     struct Deaf;

@@ -259,6 +259,8 @@ fn keep_options(found: &mut [FoundServer], before: &[FoundServer]) {
 
 #[cfg(test)]
 mod tests {
+    use sonar_decode::EndedClient;
+
     use super::*;
 
     fn server(pid: u32, port: u16, dbpath: &str) -> FoundServer {

@@ -57,8 +57,10 @@ impl SplitHelpers {
         without_place.note(others.len());
         let library = |process: &u32| Some((*process, TlsLibrary::read_apart(*process)?));
         let libraries = match plan.encrypted {
-            EncryptedSplit::Off => Vec::new(),
-            EncryptedSplit::Cheap | EncryptedSplit::AnyCost => processes.iter().filter_map(library).collect(),
+            EncryptedAccess::Off => Vec::new(),
+            EncryptedAccess::Cheap | EncryptedAccess::AnyCost => {
+                processes.iter().filter_map(library).collect()
+            }
         };
         let files = OpenFiles::new(plan.confined, plan.files);
         let mut classifier = WaitClassifier::new(classes, processes, plan)?;
@@ -312,7 +314,7 @@ mod tests {
         if let Err(error) = SplitTracer::start(&[], ConnectionSample::default(), SplitRoom::COMMAND) {
             return println!("skipped: {error}");
         }
-        let plan = SplitPlan::of_command(false, false, EncryptedSplit::Off);
+        let plan = SplitPlan::of_command(false, false, EncryptedAccess::Off);
         // Nobody has these numbers.
         let many: Vec<u32> = (5_000_000..5_000_003 + MAX_PROCESSES as u32).collect();
         let trace = SplitHelpers::start(&many, None, ConnectionSample::default(), plan).unwrap().trace();

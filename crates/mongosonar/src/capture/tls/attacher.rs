@@ -17,7 +17,7 @@ use sonar_sys::tls::{MAX_PROCESSES, PlaintextSource, TlsRoom, TlsTracer};
 
 use super::library::TlsLibrary;
 use crate::capture::args::Range;
-use crate::capture::ports::{self, Listened};
+use crate::capture::ports::Listened;
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
 use crate::confinement::start_order::{self, StartStep};
 use crate::input::follow::{FileThread, FileThreads};
