@@ -341,9 +341,10 @@ def mongod_of_another_user(tmp_path):
         os.chown(path, user, user)
         os.chmod(path, mode)
     program = "import socket\nlistener = socket.create_server(('127.0.0.1', 0))\nprint('ready', flush=True)\ninput()"
-    words = ["mongod", "-c", program, "--logpath", log, "--dbpath", folder]
+    mongod = shutil.copy(os.path.realpath("/usr/bin/python3"), tmp_path / "mongod")
+    words = [mongod, "-c", program, "--logpath", log, "--dbpath", folder]
     options = {"user": user, "group": user, "extra_groups": [], "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with labkit.process(words, executable="/usr/bin/python3", **options) as child:
+    with labkit.process(words, **options) as child:
         assert child.stdout.readline() == b"ready\n"
         yield child.pid, log
 

@@ -425,7 +425,8 @@ mod tests {
         const MAPS: &str = "
 import mmap, sys
 def code(path):
-    return mmap.mmap(open(path, 'rb').fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+    with open(path, 'rb') as file:
+        return mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
 first = code(sys.argv[1])
 print(end='x', flush=True)
 sys.stdin.readline()

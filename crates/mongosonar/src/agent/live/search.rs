@@ -118,10 +118,13 @@ impl LiveAgent<'_> {
         let (host, now) = (Host::live(), now());
         // One whose ports cannot be found out any more, or that has closed one, still works.
         for server in ended.iter().filter(|server| state_of(&host, server) == ProcessState::Ended) {
-            let found = self.watched.all();
-            let others = found.iter().filter(|other| other.port == server.port);
+            let (found, reach) = (self.watched.all(), self.watched.reach(server));
+            let is_at_its_port = |other: &&FoundServer| {
+                other.port == server.port && self.watched.reach(other).overlaps(&reach)
+            };
+            let others = found.iter().filter(is_at_its_port);
             let at = servers::silent_before(now, others.map(|other| servers::started_at(other.started, now)));
-            let ServerReach { addresses, has_loopback } = self.watched.reach(server);
+            let ServerReach { addresses, has_loopback } = reach;
             queries.server_ended(&EndedServer { port: server.port, addresses, has_loopback, at });
         }
     }

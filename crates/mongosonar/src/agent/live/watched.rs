@@ -52,6 +52,14 @@ pub struct ServerReach {
     pub has_loopback: bool,
 }
 
+impl ServerReach {
+    /// Whether a connection may be to either of them.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let is_shared = |address| other.addresses.contains(address);
+        self.has_loopback && other.has_loopback || self.addresses.iter().any(is_shared)
+    }
+}
+
 /// The servers of the last search.
 #[derive(Debug, Default)]
 pub struct WatchedServers {
@@ -343,6 +351,10 @@ mod tests {
             "the port of this host is that of another server"
         );
         assert_eq!(reach(&own), (vec![host], true));
+        let overlap =
+            |one: &FoundServer, other: &FoundServer| watched.reach(one).overlaps(&watched.reach(other));
+        assert!(overlap(&own, &server(3, 5, "/c")));
+        assert!(!overlap(&own, &contained), "an older server of this host keeps nothing in flight on it");
         // What their logs say of their clients.
         let ends = |one: &FoundServer| {
             let mut ended = ClientEnds::default();
