@@ -71,14 +71,14 @@ def sleeps(thread):
 
 
 @contextlib.contextmanager
-def held_at_its_output(*arguments):
+def held_at_its_output(*arguments, prefix=()):
     """A program that waits for its output to be read, after everything else that it does."""
     reading, writing = os.pipe()
     try:
         room = fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, mmap.PAGESIZE)
         os.write(writing, bytes(room))
         pipes = {"stdin": subprocess.DEVNULL, "stdout": writing, "stderr": subprocess.DEVNULL}
-        with process([MONGOSONAR, *arguments], **pipes) as child:
+        with process([*prefix, MONGOSONAR, *arguments], **pipes) as child:
             wait_until(lambda: child.poll() is not None or waits_in(child.pid, "write"), "its output")
             assert child.poll() is None, child.returncode
             yield child

@@ -421,6 +421,19 @@ def test_every_command_drops_its_privileges_after_what_takes_them_and_before_its
     assert steps(["profiler", "report", *nobody]) == (["Dropped", "Thread"], 1)
 
 
+@pytest.mark.apart
+@pytest.mark.parametrize("command", ["doctor", "disk check"])
+def test_who_may_not_look_at_others_keeps_what_it_takes_to_look_at_its_own(command):
+    """As in a container: the kernel shows a process only to those who have its user and its capabilities."""
+    prefix = ["setpriv", "--bounding-set", "-sys_ptrace"]
+    status = subprocess.run([*prefix, "cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout
+    held = re.search(r"^CapPrm:\s+(\w+)$", status, re.M)[1]
+    with labkit.held_at_its_output(*command.split(), prefix=prefix) as child:
+        for fields in tasks(child.pid).values():
+            assert (fields["Uid"].split()[0], fields["CapPrm"].strip()) == ("0", held), fields
+            assert fields["Seccomp"].strip() == "2" and fields["NoNewPrivs"].strip() == "1", fields
+
+
 def test_privileges_are_kept_on_request(tmp_path):
     with labkit.live_capture(tmp_path, ["--interface", "lo", "--port", "1", "--keep-privileges"]) as running:
         assert all(fields["Seccomp"].strip() == "0" for fields in tasks(running.child.pid).values())

@@ -421,12 +421,19 @@ mod tests {
 
     #[test]
     fn generated_code_does_not_hide_files_that_are_mapped_later() {
-        // It maps the code of one program, and later that of another one instead.
+        // It maps the code of one program as the kernel does, and later that of another one instead.
         const MAPS: &str = "
-import mmap, sys
+import mmap, struct, sys
 def code(path):
     with open(path, 'rb') as file:
-        return mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+        header = file.read(64)
+        (begin,), (count,) = struct.unpack_from('<Q', header, 32), struct.unpack_from('<H', header, 56)
+        for number in range(count):
+            file.seek(begin + 56 * number)
+            kind, flags, offset, _, _, size = struct.unpack('<IIQQQQ', file.read(40))
+            if kind == 1 and flags & 1:
+                rights = mmap.PROT_READ | mmap.PROT_EXEC
+                return mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE, rights, offset=offset)
 first = code(sys.argv[1])
 print(end='x', flush=True)
 sys.stdin.readline()
