@@ -342,7 +342,7 @@ fn what_is_known_in_part_is_in_the_documents_of_pages() {
     assert_eq!(parts(run("logs report --json", std::slice::from_ref(&recording.log))).len(), 0);
     // The text names them, too.
     let shown = run("queries --digest --read", std::slice::from_ref(&capture));
-    assert!(text(&shown.stdout).contains("packets are cut at 200 bytes"), "{}", text(&shown.stdout));
+    assert!(text(&shown.stdout).contains("Messages that a snap length cut"), "{}", text(&shown.stdout));
 }
 
 /// An operation in flight, as `currentOp` lists it.
