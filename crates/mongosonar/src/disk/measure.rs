@@ -56,15 +56,15 @@ impl Bench<'_> {
         if self.args.no_ramp { vec![most] } else { verdict::ramp(most).collect() }
     }
 
-    /// Prints a line while it runs.
-    fn say(&self, line: &str) -> io::Result<()> {
+    /// Prints lines while it runs.
+    fn say(&self, lines: &str) -> io::Result<()> {
         match (self.args.quiet, self.args.json) {
             (true, _) => Ok(()),
             (_, true) => {
-                eprintln!("{line}");
+                eprintln!("{lines}");
                 Ok(())
             }
-            (_, false) => writeln!(io::stdout(), "{}", escape(line)),
+            (_, false) => lines.lines().try_for_each(|line| writeln!(io::stdout(), "{}", escape(line))),
         }
     }
 
