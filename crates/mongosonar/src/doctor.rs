@@ -18,7 +18,7 @@ use sonar_view::kit::escape;
 
 use self::checks::{DoctorLine, PrivilegedChecks};
 use crate::args::config;
-use crate::confinement::privileges;
+use crate::confinement::{privileges, start_order};
 use crate::exit::{OK, PROBLEM};
 
 /// Version of the schema of `--json`.
@@ -61,7 +61,7 @@ pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
     let privileged = PrivilegedChecks::run(&host);
     let own = [configuration(config_file), terminal()];
     // What follows others may have chosen: processes, and the files that they name.
-    privileges::give_up_but_inspecting(&[], Duty::Client);
+    start_order::drop_privileges(true, || privileges::give_up_but_inspecting(&[], Duty::Client));
     let found = crate::servers::listeners(&host);
     let known = found.as_ref().map_or(&[][..], |found| &found.listeners);
     let checked = privileged.with_servers(&host, known, privileges::give_up_network);

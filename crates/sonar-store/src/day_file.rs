@@ -43,7 +43,7 @@ impl DayFile {
         drop(opened.map_err(StoreError::of_io("read", path))?);
         let connection = match open_to_read(&real, "") {
             // Without write permission SQLite cannot share a file. It need not: nobody else has it open.
-            Err(_) if !has_log(path) => open_to_read(&real, "?immutable=1"),
+            Err(_) if !has_log(&real) => open_to_read(&real, "?immutable=1"),
             result => result,
         };
         let connection = connection.map_err(|error| match error.sqlite_error_code() {

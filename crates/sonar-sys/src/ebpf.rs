@@ -146,8 +146,12 @@ impl Tracer {
         {
             match Self::load_most(tried, trace, &has) {
                 Some(Ok(mut tracer)) => {
-                    let has_no_room = |process: &u32| tracer.follow(*process).is_err();
-                    tracer.refused = processes.iter().copied().filter(has_no_room).collect();
+                    for process in processes {
+                        match tracer.follow(*process) {
+                            Err(_) if !tracer.has_room() => tracer.refused.push(*process),
+                            followed => followed?,
+                        }
+                    }
                     return Ok(tracer);
                 }
                 Some(Err(error)) => failed = Some(error),
@@ -272,6 +276,10 @@ impl Tracer {
         update(&self.skeleton.maps.processes, &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
         self.followed.borrow_mut().add(process);
         self.changed(self.control.get())
+    }
+
+    fn has_room(&self) -> bool {
+        self.skeleton.maps.processes.keys().count() < MAX_PROCESSES
     }
 
     /// Stops following a process that has ended: another process may soon have its id.

@@ -140,7 +140,7 @@ holders! {
         "`FileFollower`, `LogReader`";
     /// Ends of connections.
     ClientEnds: "client_ends", Agent, 3 * MIB,
-        "ends of connections that logs state, until the capture takes them; the oldest of those servers that have the most give way",
+        "ends of connections that logs state, until the capture takes them; if there are too many, the oldest of the servers with the most give way",
         "`ClientEnds`";
     /// Who is on connections that were open at the start.
     Lookup: "lookup", Agent, 6 * MIB,

@@ -1,4 +1,4 @@
-//! Captures what servers are asked: what can be read, in a thread for each source, into windows.
+//! Captures what servers are asked: a thread for each source decodes it and makes windows.
 
 pub mod applications;
 pub mod args;

@@ -91,10 +91,10 @@ impl Listened {
     }
 
     /// What a view needs to explain why it shows nothing: whether any process listens on these ports, and where servers
-    /// do. `interfaces` are those captured;
+    /// do. `interfaces` are those captured.
     pub fn origin(&self, interfaces: &str, host: &Host) -> PacketOrigin {
         let found = servers::listeners(host).unwrap_or_default();
-        let is_captured = |port: &u16| self.ranges.iter().any(|(low, high)| (low..=high).contains(&port));
+        let is_captured = |port: &u16| self.has(*port);
         // Where that cannot be found out, the view does not claim it.
         let nobody_listens = host
             .open_ports()

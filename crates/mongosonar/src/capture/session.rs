@@ -39,9 +39,9 @@ pub struct SessionPlan {
     pub encrypted: EncryptedAccess,
     /// It reads the sockets of processes instead of packets.
     pub reads_sockets: bool,
-    /// The rings of packets, but for ports and blocks.
+    /// How to open the rings of packets; ports and the size of blocks are filled in later.
     pub rings: RingConfig,
-    /// How many rings share that memory, each with a thread.
+    /// How many rings share this memory; each has a thread.
     pub threads: usize,
 }
 
@@ -103,22 +103,20 @@ impl SessionHelpers {
             }
         };
         let (notices_to, notices) = channel();
-        let (names, lookup) = (Some(names), None);
-        let (shared, _sockets) = (Arc::default(), sockets);
         Ok(CaptureSession {
             listened,
-            shared,
+            shared: Arc::default(),
             trace,
             notices_to,
             notices,
             confined,
             server,
-            names,
-            lookup,
+            names: Some(names),
+            lookup: None,
             gate,
             capture,
             attacher,
-            _sockets,
+            _sockets: sockets,
         })
     }
 }
@@ -183,7 +181,9 @@ impl CaptureSession {
     /// The server cannot be reached, or refuses.
     pub fn names(&mut self, stop: &AtomicBool) -> Result<FileNames> {
         let names = self.names.take().map(|names| names.ask(stop, None)).transpose()?;
-        self.lookup.take().map(|lookup| lookup.recv_timeout(applications::PATIENCE));
+        if let Some(lookup) = self.lookup.take() {
+            lookup.recv_timeout(applications::PATIENCE).ok();
+        }
         Ok(names.unwrap_or_default())
     }
 

@@ -175,7 +175,7 @@ pub fn give_up_but_inspecting(inputs: &[&Path], duty: Duty) {
         keep = (0..64).filter(|number| privileges::holds(*number)).collect();
     }
     let _ = privileges::drop_capabilities(&keep);
-    // Landlock forbids to look at processes.
+    // Landlock forbids looking at other processes.
     let _ = privileges::confine(duty);
 }
 

@@ -51,7 +51,7 @@ pub fn drop_privileges(confined: bool, drop: impl FnOnce()) {
     }
 }
 
-/// Starts a thread, which is such a step.
+/// Takes this step, and starts a thread.
 ///
 /// # Errors
 /// It cannot be started.

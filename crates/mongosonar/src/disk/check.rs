@@ -19,10 +19,11 @@ use sonar_view::kit::Fitting;
 use super::args::CheckArgs;
 use super::place::folder;
 use super::{process, version};
+use crate::confinement::{privileges, start_order};
 use crate::exit::{OK, usage};
 use crate::servers::configuration::{ServerConfiguration, named_log};
 use crate::servers::own_files::OwnFiles;
-use crate::{confinement::privileges, screen, servers};
+use crate::{screen, servers};
 
 /// There are warnings.
 const WARNINGS: u8 = 4;
@@ -54,7 +55,7 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
     let machine = Host::at(&args.root);
     // Afterwards no program can be started.
     let rpm = if machine.is_live() && args.mongod_version.is_none() { version::of_rpm() } else { None };
-    give_up(args, &machine);
+    start_order::drop_privileges(true, || give_up(args, &machine));
     folder(&args.root)?;
     if !machine.path("proc").is_dir() && !machine.path("sys").is_dir() {
         bail!("--root: {} holds neither proc nor sys", args.root.display());

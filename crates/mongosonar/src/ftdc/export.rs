@@ -333,7 +333,7 @@ fn json(row: &ExportRow<'_>, names: &MetricNames, out: &mut impl Write) -> io::R
     out.write_all(b"}}\n")
 }
 
-/// Appends a cell of CSV. A terminal shows what it would obey otherwise.
+/// Appends a cell of CSV. Characters that a terminal would obey are spelled out.
 fn push_csv(line: &mut String, cell: &str) {
     let cell = escape(cell);
     line.push(',');
@@ -374,7 +374,7 @@ fn openmetrics(
     instance: &str,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    // A terminal shows what it would obey otherwise.
+    // Characters that a terminal would obey are spelled out.
     let quoted = |text: &str| escape(text).replace('\\', "\\\\").replace('"', "\\\"");
     let instance = quoted(instance);
     let mut families: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -388,7 +388,7 @@ fn openmetrics(
             let path = quoted(&paths[column]);
             for (time_ms, value) in &series[&column] {
                 let (seconds, ms) = (time_ms.div_euclid(1_000), time_ms.rem_euclid(1_000));
-                // escaped: by `quoted`; the others are such a name, and numbers
+                // escaped: both labels, by `quoted`; `name` has only the characters of names, and the rest are numbers
                 writeln!(out, "{name}{{instance=\"{instance}\",path=\"{path}\"}} {value} {seconds}.{ms:03}")?;
             }
         }

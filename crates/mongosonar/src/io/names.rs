@@ -20,7 +20,7 @@ pub struct FileNames {
     held: Vec<StoredFile>,
 }
 
-/// A thread that waits for a signal, and then asks the server for its files.
+/// A thread that asks the server for its files once it is told to.
 pub struct FileNamesQuestion {
     asker: Option<(Sender<()>, Receiver<AskedFiles>)>,
 }

@@ -16,9 +16,10 @@ use sonar_view::kit::{Count, Nanos, escape, plural};
 use super::args::IoReorderArgs;
 use super::device_reads::ReadsHelper;
 use super::report::{LoadedRecording, load};
+use crate::confinement::{privileges, start_order};
 use crate::exit::OK;
 use crate::stop::{self, StopBehavior};
-use crate::{confinement::privileges, input, progress};
+use crate::{input, progress};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &IoReorderArgs) -> Result<u8> {
@@ -83,13 +84,13 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
 /// Drops all privileges but those that asking the server takes, and reading a recording. It writes to the server only.
 fn give_up(args: &IoReorderArgs, server: &Target) -> Result<()> {
     stop::prepare()?;
-    match args.recording.as_deref() {
+    start_order::drop_privileges(true, || match args.recording.as_deref() {
         None => privileges::give_up_but_asking(server),
         Some(recording) => {
             input::prepare_copies([recording]);
             privileges::give_up_but_reading(&[recording], Some(server));
         }
-    }
+    });
     Ok(())
 }
 

@@ -184,7 +184,7 @@ impl KeyLogFile {
             identity: *identity,
         };
         let last_error = self.follow_error.clone();
-        let held = gate.hold();
+        let (held, gate) = (gate.hold(), gate.clone());
         let work = move || {
             if is_confined {
                 let target = follower.path.canonicalize().ok();
@@ -193,6 +193,7 @@ impl KeyLogFile {
                 privileges::give_up_but_files(&folders);
             }
             drop(held);
+            gate.wait();
             while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
                 let error = match follower.look() {
                     Ok(()) => None,

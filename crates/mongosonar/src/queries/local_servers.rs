@@ -156,9 +156,15 @@ impl KnownProcesses {
         for (one, network) in ended {
             let port = one.port;
             let others = || self.all.iter().filter(move |(other, _)| other.port == port);
-            let started = others().map(|(other, _)| servers::started_at(other.started, time));
+            let has_host = others().any(|(_, other)| other.is_none());
+            let is_at_host = |network: &OtherNetwork| network.is_none() || !has_host;
+            // Another one keeps a connection only if that may be to it.
+            let may_be_it =
+                |other: &OtherNetwork| *other == network || is_at_host(&network) && is_at_host(other);
+            let started = others().filter(|(_, other)| may_be_it(other));
+            let started = started.map(|(other, _)| servers::started_at(other.started, time));
             let at = servers::silent_before(time, started);
-            let is_at_host = network.is_none() || !others().any(|(_, other)| other.is_none());
+            let is_at_host = is_at_host(&network);
             news.ended.push(SilentPort { port, at, network, is_at_host });
         }
         let ports: BTreeSet<u16> = self.all.keys().map(|one| one.port).collect();
@@ -512,6 +518,7 @@ mod tests {
         let ended = |known: &mut KnownProcesses, pid: &str| {
             fs::remove_dir_all(proc.path().join(pid)).unwrap();
             let [ended] = &search.ended(&known.look(&host, time))[..] else { panic!("one end") };
+            assert_eq!(ended.at, time, "the other one, which is older, keeps nothing of it");
             (ended.addresses.to_vec(), ended.has_loopback)
         };
         let mut alone = KnownProcesses { all: known.all.clone(), ..KnownProcesses::default() };

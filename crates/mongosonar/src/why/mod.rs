@@ -103,7 +103,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         (false, []) => ServerLogs::of_processes(&processes),
         (false, paths) => ServerLogs::open(paths, &processes)?,
     };
-    let is_joined = !logs.paths().is_empty() || target.is_some();
+    let has_server_side = !logs.paths().is_empty() || target.is_some();
     let start = |target| ProfileReader::start(target, &processes, confined, &session.gate);
     let profiler = target.map(start).transpose()?;
     session.look_up(&[])?;
@@ -112,7 +112,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // Who ends it before it has begun needs no profile, which the server may not give soon.
     let profiler = profiler.filter(|_| !stop.load(Ordering::Relaxed));
     let trace = session.trace.take().context("no threads are traced")?;
-    let rows = AskedRows::new(args, sample, is_joined);
+    let rows = AskedRows::new(args, sample, has_server_side);
     let meeting = Arc::new(Mutex::new(SplitMeeting::new(rows)));
     let (capture, windows) = session.start(CaptureTask {
         interval: Duration::from_secs(1),
@@ -121,7 +121,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     })?;
     let capture = WhyCapture { session, capture, windows, coverage: Coverage::default() };
     let servers = TracedServers { args, processes, sample, trace, meeting, capture, stop };
-    let report = servers.report(ServerSources { names, logs, profiler, is_joined }, disk_test.as_ref())?;
+    let report =
+        servers.report(ServerSources { names, logs, profiler, has_server_side }, disk_test.as_ref())?;
     write(&report, args.json, html)
 }
 
@@ -140,12 +141,12 @@ struct TracedServers<'a> {
 
 /// What the servers say of themselves.
 struct ServerSources {
-    /// Of their files.
+    /// The names of their files.
     names: FileNames,
     logs: ServerLogs,
     profiler: Option<ProfileReader>,
-    /// Whether there are any logs, or a profiler.
-    is_joined: bool,
+    /// Whether there is a log or a profiler.
+    has_server_side: bool,
 }
 
 impl TracedServers<'_> {
@@ -162,7 +163,7 @@ impl TracedServers<'_> {
         let disks_before = disk_counters();
         let groups_before = control_groups(&self.processes);
         let (begun, started) = (Instant::now(), now());
-        let rows = AskedRows::new(self.args, self.sample, sources.is_joined);
+        let rows = AskedRows::new(self.args, self.sample, sources.has_server_side);
         *lock(&self.meeting) = SplitMeeting::new(rows);
         let listened = self.capture.session.listened.to_string();
         eprintln!(

@@ -13,24 +13,32 @@ struct AddressLimits {
     bytes: u64,
     /// The most addresses.
     addresses: usize,
+    /// Whether those of loopback are among them.
+    with_loopback: bool,
+}
+
+impl AddressLimits {
+    fn have_room_for(self, ip: IpAddr, found: &BTreeSet<IpAddr>) -> bool {
+        found.len() < self.addresses && (self.with_loopback || !ip.is_loopback())
+    }
 }
 
 /// Of ours: a router may have millions of routes.
-const OURS: AddressLimits = AddressLimits { bytes: 64 << 20, addresses: 65_536 };
-/// The most addresses of another namespace that are told. Any user may make one, and decides how many it has.
+const OURS: AddressLimits = AddressLimits { bytes: 64 << 20, addresses: 65_536, with_loopback: true };
+/// The most addresses that another namespace may have for us to use them. Any user may make one, and give it any number.
 const MAX_OF_OTHER: usize = 64;
 /// Of another one: one address more shows that there are too many.
-const OTHER: AddressLimits = AddressLimits { bytes: 1 << 20, addresses: MAX_OF_OTHER + 1 };
+const OTHER: AddressLimits =
+    AddressLimits { bytes: 1 << 20, addresses: MAX_OF_OTHER + 1, with_loopback: false };
 
 /// The local addresses of the process `self`.
 pub(super) fn read(proc_root: &Path) -> io::Result<BTreeSet<IpAddr>> {
     of_tables(&proc_root.join("net"), OURS)
 }
 
-/// The addresses of the network namespace of a process, besides loopback, if it is another one than that of `self`; `None`
-/// if it is not, or if that cannot be seen. None of them are told if they cannot be read, if there are more than
-/// [`MAX_OF_OTHER`], or if the process is in another user namespace: any user may make one, and networks with the addresses
-/// of others in it.
+/// The addresses of the network namespace of a process, besides loopback; `None` if it is that of `self`, or if that cannot
+/// be seen. The set is empty if the addresses cannot be read, if there are more than [`MAX_OF_OTHER`], or if the process is
+/// in another user namespace: any user may make one, with networks in it that have the addresses of others.
 pub(super) fn of_other(proc_root: &Path, pid: u32) -> Option<BTreeSet<IpAddr>> {
     let (process, own) = (proc_root.join(pid.to_string()), proc_root.join("self"));
     let is_shared = |namespace: &str| {
@@ -43,8 +51,7 @@ pub(super) fn of_other(proc_root: &Path, pid: u32) -> Option<BTreeSet<IpAddr>> {
     let has_ours = is_shared("user") == Some(true);
     let found =
         if has_ours { of_tables(&process.join("net"), OTHER).unwrap_or_default() } else { BTreeSet::new() };
-    let is_whole = found.len() <= MAX_OF_OTHER;
-    Some(found.into_iter().filter(|ip| is_whole && !ip.is_loopback()).collect())
+    Some(if found.len() <= MAX_OF_OTHER { found } else { BTreeSet::new() })
 }
 
 /// The local addresses in the tables of a folder. A kernel without IPv6 has no table of it.
@@ -57,13 +64,13 @@ fn of_tables(folder: &Path, limits: AddressLimits) -> io::Result<BTreeSet<IpAddr
         if let Some(address) = line.strip_prefix("|-- ") {
             last = address.trim_end().parse::<Ipv4Addr>().ok();
         } else if line.trim_end() == "/32 host LOCAL" {
-            found.extend(last.map(IpAddr::from).filter(|_| found.len() < limits.addresses));
+            found.extend(last.map(IpAddr::from).filter(|ip| limits.have_room_for(*ip, &found)));
         }
     })?;
     let of_ipv6 = each_line(&folder.join("if_inet6"), limits.bytes, |line| {
         let number = line.split(' ').next().filter(|digits| digits.len() == 32);
         let address = number.and_then(|digits| u128::from_str_radix(digits, 16).ok()).map(Ipv6Addr::from);
-        found.extend(address.map(IpAddr::from).filter(|_| found.len() < limits.addresses));
+        found.extend(address.map(IpAddr::from).filter(|ip| limits.have_room_for(*ip, &found)));
     });
     match of_ipv6 {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -133,7 +140,10 @@ Local:
 
     #[test]
     fn a_process_in_another_namespace_has_the_addresses_of_that() {
-        let many: String = (0..=MAX_OF_OTHER).map(|n| format!("|-- 192.0.2.{n}\n/32 host LOCAL\n")).collect();
+        let local = |ip: String| format!("|-- {ip}\n/32 host LOCAL\n");
+        let numbered = |count: usize| (1..=count).map(|n| local(format!("192.0.2.{n}"))).collect::<String>();
+        let most = local("127.0.0.1".to_owned()) + &numbered(MAX_OF_OTHER);
+        let many = numbered(MAX_OF_OTHER + 1);
         let other = ROUTES.replace("192.0.2.2\n", "172.17.0.2\n");
         let files = [
             ("proc/7/net/fib_trie", ROUTES),
@@ -141,9 +151,11 @@ Local:
             ("proc/8/net/if_inet6", "00000000000000000000000000000001 01 80 10 80       lo\n"),
             ("proc/9/net/fib_trie", many.as_str()),
             ("proc/12/net/fib_trie", other.as_str()),
+            ("proc/13/net/fib_trie", most.as_str()),
         ];
         let tree = TempTree::new("other-addresses", &files);
-        let namespaces = [("self", 1, 1), ("7", 1, 1), ("8", 2, 1), ("9", 3, 1), ("10", 4, 1), ("12", 5, 2)];
+        let namespaces =
+            [("self", 1, 1), ("7", 1, 1), ("8", 2, 1), ("9", 3, 1), ("10", 4, 1), ("12", 5, 2), ("13", 6, 1)];
         for (process, net, user) in namespaces {
             let folder = tree.0.join("proc").join(process).join("ns");
             std::fs::create_dir_all(&folder).unwrap();
@@ -153,6 +165,11 @@ Local:
         let host = Host::at(&tree.0);
         assert_eq!(host.addresses_of_other_network(7), None, "ours");
         assert_eq!(host.addresses_of_other_network(8), Some(["172.17.0.2".parse().unwrap()].into()));
+        assert_eq!(
+            host.addresses_of_other_network(13).unwrap().len(),
+            MAX_OF_OTHER,
+            "loopback does not count"
+        );
         assert_eq!(host.addresses_of_other_network(9), Some(BTreeSet::new()), "there are too many");
         assert_eq!(host.addresses_of_other_network(10), Some(BTreeSet::new()), "they cannot be read");
         assert_eq!(host.addresses_of_other_network(11), None, "it has ended");

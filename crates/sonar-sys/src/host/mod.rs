@@ -117,14 +117,14 @@ impl Host {
         self.text("proc/sys/kernel/osrelease")
     }
 
-    /// Running processes of these programs, the lowest number first: those whose program file or short name is one of `names`
-    /// (where the program cannot be seen, also their first argument), or whose program file is one with a version: `mongod-7.0.5`. A thousand of them
-    /// ([`placed`]), with as much of their arguments as there is room for.
+    /// Running processes of these programs, the lowest number first: those whose program file or short name is one of
+    /// `names`, or whose program file is one with a version: `mongod-7.0.5`. Where the program cannot be seen, the first
+    /// argument counts, too. At most 1,024 of them ([`placed`]), with as much of their arguments as there is room for.
     pub fn processes(&self, names: &[&str]) -> Vec<Process> {
         process::with_shares(placed(self.identified(names), process::MAX_PROCESSES))
     }
 
-    /// All of them.
+    /// All processes of these programs, the lowest number first.
     fn identified<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = Process> + 'a {
         let mut numbers = self.process_ids().unwrap_or_default();
         numbers.sort_unstable();
@@ -187,12 +187,13 @@ impl Host {
     }
 
     /// Of these processes, those that listen on a port for which `is_asked` says so; those whose open files cannot be
-    /// read are left out.
+    /// read are left out, and sockets beyond the open files that are looked at.
     pub fn serving(&self, processes: &[u32], is_asked: &dyn Fn(u16) -> bool) -> Vec<u32> {
         listeners::serving(&self.proc_root, processes, is_asked)
     }
 
-    /// The TCP ports on which these processes listen, in order; those whose open files cannot be read have none.
+    /// The TCP ports on which these processes listen, in order; those whose open files cannot be read have none, and
+    /// sockets beyond the open files that are looked at are left out.
     pub fn ports_of(&self, processes: &[u32]) -> Vec<u16> {
         listeners::ports_of(&self.proc_root, processes).into_iter().collect()
     }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::process::Process;
 
-/// Those of the processes that get one of these places, the lowest number first: before all others those whose program file
-/// is what they are called, and of each user as many as of any other.
+/// At most so many of the processes, the lowest number first. Those whose program file has their name come before all
+/// others, and each user gets as many places as any other.
 pub fn placed(processes: impl IntoIterator<Item = Process>, places: usize) -> Vec<Process> {
     let mut of_owner: HashMap<_, usize> = HashMap::new();
     let mut placed = BTreeMap::new();

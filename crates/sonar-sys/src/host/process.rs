@@ -94,8 +94,8 @@ impl RunningProgram {
     /// # Errors
     /// It has ended.
     pub fn now(pid: u32) -> io::Result<Self> {
-        let started = stat(Path::new("/proc"), pid).ok_or(io::ErrorKind::NotFound)?.started;
-        Ok(Self { pid, started, program: ProgramFile::at(format!("/proc/{pid}/exe")) })
+        let (started, program) = identity(&Path::new("/proc").join(pid.to_string()));
+        Ok(Self { pid, started: started.ok_or(io::ErrorKind::NotFound)?, program })
     }
 
     /// What was taken from the process, if it still runs this program. It is looked at after that was taken.
@@ -108,6 +108,12 @@ impl RunningProgram {
             false => Err(io::ErrorKind::NotFound.into()),
         }
     }
+}
+
+/// When a process started, and the program that it runs, by its folder in `/proc`; `None` for what cannot be seen.
+fn identity(folder: &Path) -> (Option<u64>, Option<ProgramFile>) {
+    let stat = fs::read(folder.join("stat")).ok().and_then(|stat| Stat::parse(&stat));
+    (stat.map(|stat| stat.started), ProgramFile::at(folder.join("exe")))
 }
 
 /// The content of `/proc/PID/stat` (proc_pid_stat(5)).
@@ -269,24 +275,25 @@ pub(super) fn with_shares(mut processes: Vec<Process>) -> Vec<Process> {
 pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Process> {
     let folder = proc_root.join(pid.to_string());
     // The short name is cut at 15 bytes, and some servers rename their main thread: one match is enough.
-    let program = program(&folder);
+    let seen = program_file(&folder);
+    let program = seen.as_ref().map(|(path, _)| path.as_str());
     let short = small(&folder.join("comm"));
     let exact = |candidate: &str| {
         let base = candidate.trim_end().rsplit('/').next()?;
         names.iter().find(|name| **name == base)
     };
-    let file = program.as_deref().and_then(|path| path.rsplit('/').next());
+    let file = program.and_then(|path| path.rsplit('/').next());
     let version = || names.iter().find(|name| file.is_some_and(|file| is_version(file, name)));
     // Only where the program cannot be seen: a process may keep whoever reads its arguments waiting for ever.
     let first = || program.is_none().then(|| words(&folder, MAX_NAME).into_iter().next()).flatten();
-    let seen = [program.as_deref(), short.as_deref()].into_iter().flatten().find_map(exact);
-    let name = seen.or_else(version).or_else(|| exact(&first()?))?;
+    let named = [program, short.as_deref()].into_iter().flatten().find_map(exact);
+    let name = named.or_else(version).or_else(|| exact(&first()?))?;
     // A zombie is still listed. A copy may lack this file.
     let stat = stat(proc_root, pid);
     if stat.is_some_and(|stat| !stat.runs()) {
         return None;
     }
-    let program = program_file(&folder).and_then(|(_, file)| file);
+    let program = seen.and_then(|(_, file)| file);
     let started = stat.map(|stat| stat.started);
     let (name, arguments, share) = ((*name).to_owned(), OnceLock::new(), ProcessShare::among(1));
     Some(Process { pid, name, arguments, share, folder, program, started })
@@ -327,22 +334,14 @@ impl Process {
         ids.split_ascii_whitespace().next()?.parse().ok()
     }
 
-    /// The program that it ran before its arguments were read; `None` without permission, and of a copy.
+    /// The program that it ran when it was found; `None` without permission, and of a copy.
     pub fn program(&self) -> Option<ProgramFile> {
         self.program
     }
 
-    /// The program that it runs now: it may have executed another one, also one with more rights than its user has. `None`
-    /// if it has ended, or without permission.
-    pub fn program_now(&self) -> Option<ProgramFile> {
-        ProgramFile::at(self.folder.join("exe"))
-    }
-
-    /// Whether it is still what it was when its arguments were read: no other process has its number, and it has executed no
-    /// other program.
+    /// Whether it is still the process that was found: no other one has its number, and it has executed no other program.
     pub(super) fn is_unchanged(&self) -> bool {
-        let stat = fs::read(self.folder.join("stat")).ok().and_then(|stat| Stat::parse(&stat));
-        stat.map(|stat| stat.started) == self.started && self.program_now() == self.program
+        identity(&self.folder) == (self.started, self.program)
     }
 
     /// Value of an option, given as `--name value` or `--name=value`; one of several names.

@@ -164,8 +164,8 @@ impl ProcessFiles {
         Self::as_found(process, Path::new("/"), true)
     }
 
-    /// With a look after the rights of the process were read: a program that it has executed since its arguments were read
-    /// may have those of root.
+    /// With a look after the rights of the process were read: a program that it has executed since it was found may have
+    /// those of root.
     fn as_found(process: &Process, root: &Path, trusts_paths: bool) -> io::Result<Self> {
         let files = Self::below(root, process.folder(), trusts_paths)?;
         if process.is_unchanged() { Ok(files) } else { Err(io::ErrorKind::NotFound.into()) }

@@ -178,7 +178,8 @@ impl TlsTracer {
     /// To find the connections of sessions it takes [`attach_sockets`](Self::attach_sockets), too.
     ///
     /// # Errors
-    /// It is attached to 64 files for processes that are followed, or the kernel refuses, for example because the file is on a file system without support for probes.
+    /// It is attached to 64 files for processes that are followed, or the kernel refuses, for example because the file is on
+    /// a file system without support for probes.
     pub fn attach(&mut self, process: u32, file: &File, sites: &TlsSites) -> Result<(), TraceError> {
         if self.probes.are_full() {
             let mut users = std::mem::take(&mut self.users);
@@ -194,7 +195,11 @@ impl TlsTracer {
             free: &programs.tls_freed,
         };
         let file = self.probes.attach(&calls, file, sites)?;
-        self.users.entry(file).or_default().insert(process);
+        // Those that have ended are forgotten: a server may start again any number of times.
+        let mut users = self.users.remove(&file).unwrap_or_default();
+        users.retain(|user| self.follows(*user));
+        users.insert(process);
+        self.users.insert(file, users);
         Ok(())
     }
 

@@ -34,7 +34,7 @@ pub struct StepPair {
     pub operations_per_second: [f64; 2],
     /// The 99th percentile of latency in nanoseconds, of reads where there were any.
     pub p99_ns: [Option<u64>; 2],
-    /// B for one of A; null with fewer than two full seconds.
+    /// B for one of A; null with fewer than two full seconds or without operations.
     pub ratio: Option<f64>,
     /// Its 95% interval.
     pub interval: Option<[f64; 2]>,
@@ -116,7 +116,7 @@ impl RunComparison {
                 Some("A") => "A is faster",
                 Some("B") => "B is faster",
                 Some(_) => "no visible difference",
-                None => "too short to judge",
+                None => "cannot be judged",
             };
             table.row([
                 pair.in_flight.to_string(),
@@ -139,15 +139,15 @@ impl RunComparison {
         if self.steps.is_empty() {
             return "The two runs have no number in flight in common: nothing can be compared.".to_owned();
         }
-        let judged: Vec<&StepPair> = self.steps.iter().filter(|pair| pair.p.is_some()).collect();
-        let short = self.steps.len() - judged.len();
+        let (judged, ps): (Vec<&StepPair>, Vec<f64>) =
+            self.steps.iter().filter_map(|pair| Some((pair, pair.p?))).unzip();
+        let unjudged = self.steps.len() - judged.len();
         if judged.is_empty() {
-            return "The steps are too short to say which run is faster.".to_owned();
+            return "The steps do not show which run is faster.".to_owned();
         }
         let of = plural(judged.len(), "number");
-        let stands = holm(&judged.iter().map(|pair| pair.p.unwrap_or(1.0)).collect::<Vec<_>>());
-        let differing: Vec<&StepPair> =
-            judged.into_iter().zip(stands).filter(|(_, stands)| *stands).map(|(pair, _)| pair).collect();
+        let differing = judged.into_iter().zip(holm(&ps)).filter(|(_, stands)| *stands);
+        let differing: Vec<&StepPair> = differing.map(|(pair, _)| pair).collect();
         let count = |letter: &str| differing.iter().filter(|pair| pair.faster == Some(letter)).count();
         let faster = match (count("A"), count("B")) {
             (0, 0) => "Nothing differs beyond noise at".to_owned(),
@@ -163,8 +163,8 @@ impl RunComparison {
             answer +=
                 &format!("; the largest difference: {a}/s in A and {b}/s in B with {in_flight} in flight");
         }
-        if short > 0 {
-            answer += &format!("; {} too short to judge", plural(short, "step"));
+        if unjudged > 0 {
+            answer += &format!("; {} cannot be judged", plural(unjudged, "step"));
         }
         answer + "."
     }
@@ -313,11 +313,8 @@ mod tests {
         assert_eq!(
             answer(&[(1, slow), (2, [0; 4])], &[(1, fast), (2, slow)]),
             "B is faster at 1 of 1 number in flight; the largest difference: 1.00k/s in A and 1.50k/s in B with 1 in \
-             flight; 1 step too short to judge."
+             flight; 1 step cannot be judged."
         );
-        assert_eq!(
-            answer(&[(2, [0; 4])], &[(2, slow)]),
-            "The steps are too short to say which run is faster."
-        );
+        assert_eq!(answer(&[(2, [0; 4])], &[(2, slow)]), "The steps do not show which run is faster.");
     }
 }

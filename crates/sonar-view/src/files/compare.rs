@@ -72,12 +72,12 @@ impl<'a> RecordingComparison<'a> {
         }
         let changed = || self.pairs.iter().filter(|pair| pair.change.is_change());
         let moved = |pair: &FilePair<'_>| pair.moved(self.seconds);
-        match (changed().count(), changed().max_by(|one, other| moved(one).total_cmp(&moved(other)))) {
+        let largest = changed().max_by(|one, other| moved(one).total_cmp(&moved(other)));
+        match (changed().count(), largest.and_then(|pair| pair.sentence(self.seconds))) {
             (_, None) => "Nothing changed beyond noise.".to_owned(),
-            (1, Some(only)) => format!("1 file changed: {}.", only.sentence(self.seconds)),
+            (1, Some(only)) => format!("1 file changed: {only}."),
             (count, Some(largest)) => {
-                let files = plural(Grouped(count as u64), "file");
-                format!("{files} changed; the largest: {}.", largest.sentence(self.seconds))
+                format!("{} changed; the largest: {largest}.", plural(Grouped(count as u64), "file"))
             }
         }
     }
@@ -110,13 +110,13 @@ impl FilePair<'_> {
         (b - a).abs()
     }
 
-    /// What changed, as a sentence without its full stop.
-    fn sentence(&self, seconds: [f64; 2]) -> String {
+    /// What changed, as a sentence without its full stop; `None` if nothing did.
+    fn sentence(&self, seconds: [f64; 2]) -> Option<String> {
         let name = fit(&self.name, NAME_COLUMNS);
         let reads = self.sides.map(|side| side.map_or(0, |file| file.reads.count));
         let [a, b] = [0, 1].map(|at: usize| reads[at] as f64 / seconds[at]);
         let rates = || format!("{}/s in A, {}/s in B", Count(a), Count(b));
-        match self.change {
+        Some(match self.change {
             ReadChange::Slower => self.latency_sentence(&name, "slower"),
             ReadChange::Faster => self.latency_sentence(&name, "faster"),
             ReadChange::MoreReads => format!("{name} is read {} times as often ({})", times(b / a), rates()),
@@ -125,8 +125,8 @@ impl FilePair<'_> {
             }
             ReadChange::New => format!("{name} is read in B only ({})", plural(Grouped(reads[1]), "read")),
             ReadChange::Gone => format!("{name} is read in A only ({})", plural(Grouped(reads[0]), "read")),
-            ReadChange::Same | ReadChange::NotJudged => format!("{name} is read as before"),
-        }
+            ReadChange::Same | ReadChange::NotJudged => return None,
+        })
     }
 
     /// With the first of the mean and some quantiles that moved the same way as most reads did.

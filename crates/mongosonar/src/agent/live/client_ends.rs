@@ -7,8 +7,8 @@ use sonar_decode::EndedClient;
 /// The most that wait, of all servers. The capture takes them several times a second.
 pub const MAX_WAITING: usize = 16_384;
 
-/// Ends of connections that logs state, in the order of their lines. If there are too many, the oldest give way of those
-/// servers that have the most: the log of one leaves room for those of the others.
+/// Ends of connections that logs state, in the order of their lines. If there are too many, the servers that have the most
+/// lose their oldest ones: one log leaves room for those of others.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientEnds {
     /// Those that wait, at most [`MAX_WAITING`].
@@ -18,7 +18,7 @@ pub struct ClientEnds {
 }
 
 impl ClientEnds {
-    /// Adds the next one of a log, whose server has no more than this.
+    /// Adds the next one. All are of one log, so the oldest gives way.
     pub fn add(&mut self, client: EndedClient) {
         if self.waiting.len() >= MAX_WAITING {
             self.waiting.pop_front();

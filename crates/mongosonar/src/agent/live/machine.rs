@@ -40,7 +40,7 @@ pub struct MachineTask {
     pub confined: bool,
 }
 
-/// Starts the thread. It drops its privileges by itself, keeps `gate` closed until then, and reads nothing before that is open.
+/// Starts the thread. It drops its privileges by itself, keeps `gate` closed until then, and reads nothing before it opens.
 ///
 /// # Errors
 /// It cannot be started.

@@ -309,7 +309,7 @@ impl QueriesCollector {
         }
     }
 
-    /// The bytes of those that threads have not taken yet.
+    /// The bytes of ended connections that capture threads have not taken yet.
     pub fn ends_memory(&self) -> usize {
         self.told.upgrade().map_or(0, |ends| ends.capacity() * size_of::<EndedClient>())
     }

@@ -68,7 +68,7 @@ pub enum AttacherNews {
 pub struct AttacherTask {
     /// The ports that were named; if none, those of each server, whose program file says that it is one.
     pub ports: Vec<Range>,
-    /// The only processes to attach to; if none, all that listen on these ports, or only servers where none is named.
+    /// The only processes to attach to; if none, all that listen on the named ports, or, if no port is named, all servers.
     pub processes: Vec<u32>,
     /// Attach also where a probe costs ten times as much.
     pub any_cost: bool,
@@ -371,8 +371,8 @@ impl Attacher<'_> {
         news
     }
 
-    /// The TLS library of a process, if it has one. A thread looks for it, because a process can keep whoever reads what it
-    /// has mapped waiting for ever.
+    /// The TLS library of a process, if it has one. A thread looks for it, because a process can make whoever reads its
+    /// mappings wait for ever.
     fn library(&mut self, process: u32) -> io::Result<Option<TlsLibrary>> {
         let threads = &self.threads;
         let place = self.places.entry(process).or_insert_with(|| FileThread::of(threads));
@@ -397,7 +397,9 @@ impl Attacher<'_> {
 /// Those of the processes that serve the ports. Ports that were found are those of servers, and in another network namespace
 /// any other program may have the same one. Servers that get a place come first.
 fn serving(host: &Host, processes: &[u32], listened: &Listened) -> Vec<u32> {
-    let serving = |processes: &[u32]| host.serving(processes, &|port| listened.has(port));
+    // Of servers any port counts: there may be more of them than are captured.
+    let is_asked = |port| listened.follows() || listened.has(port);
+    let serving = |processes: &[u32]| host.serving(processes, &is_asked);
     if !listened.follows() {
         return serving(processes);
     }
@@ -440,6 +442,12 @@ mod tests {
         };
         assert_eq!(read(&[]), (vec![27_017..=27_017], vec![7]));
         assert_eq!(read(&[Range(636, 636)]), (vec![636..=636], vec![5, 6]));
+        let full = Listened::of(&[], vec![1]);
+        assert_eq!(
+            serving(&host, &[5, 6, 7, 8], &full),
+            [7],
+            "its port has no room among those that are captured"
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use sonar_sys::tls::{MappedFile, TlsCall, TlsSites, executed_files};
 
 use crate::confinement::privileges::{HelperTask, TLS_HELPER_BYTES, helper_with};
 
-/// The most bytes of what is said of a file.
+/// The longest answer of the helper that looks into a file, in bytes.
 const MAX_SAID: u64 = 4_096;
 
 /// The TLS library of a process, and what was found in it.

@@ -1,4 +1,4 @@
-//! Captures from the network: a thread for each ring, windows handed over at the boundaries of intervals.
+//! Captures what passes now, and shows it: starts the capture, its helpers and its threads.
 
 mod server_states;
 mod show;

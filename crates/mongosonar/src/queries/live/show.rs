@@ -288,15 +288,15 @@ pub struct CaptureView<'a> {
     /// Where the packets come from, in words.
     source: String,
     origin: PacketOrigin,
-    /// Rather than a text for each interval.
+    /// It is a live view, not a text for each interval.
     screen: bool,
-    /// Rather than intervals.
+    /// It shows single operations, not intervals.
     shows_each: bool,
     output: Arc<Mutex<QueriesOutput>>,
 }
 
 impl<'a> CaptureView<'a> {
-    /// Of packets that come from there.
+    /// Shows packets of this source.
     ///
     /// # Errors
     /// As [`QueriesOutput::new`].
