@@ -13,6 +13,8 @@ pub mod clock;
 mod clock_offsets;
 pub mod disk;
 pub mod ebpf;
+#[cfg(test)]
+mod executing_shell;
 pub mod filter;
 pub mod geometry;
 mod hardware;

@@ -404,11 +404,10 @@ pub fn parse(bytes: &[u8]) -> Option<StackSnapshot> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::io::Write;
-    use std::process::{Command, Stdio};
     use std::sync::mpsc;
 
     use super::*;
+    use crate::executing_shell::ExecutingShell;
     use crate::waiting::{own_thread, wait_until_in};
 
     fn own() -> RunningProgram {
@@ -554,20 +553,12 @@ mod tests {
     #[test]
     fn a_process_that_executes_another_program_is_sampled_no_longer() {
         for reads_memory in [true, false] {
-            let shell = Command::new("sh")
-                .args(["-c", "read line; exec cat"])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn();
-            let mut shell = shell.unwrap();
+            let mut shell = ExecutingShell::start();
             let chosen = RunningProgram::now(shell.id()).unwrap();
             let samplers = [chosen, chosen].map(|chosen| StackSampler::load(chosen, reads_memory));
             let threads = |sampler: &StackSampler| parse(&sampler.snapshot().unwrap()).unwrap().threads.len();
             let before = samplers.iter().flatten().map(threads).collect::<Vec<_>>();
-            let mut to = shell.stdin.take().unwrap();
-            to.write_all(b"go on\nx").unwrap();
-            // It is the other program that answers.
-            shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            shell.execute();
             let [watched, mut unwatched] = samplers;
             let after = watched.iter().map(|sampler| sampler.walk().unwrap().threads).collect::<Vec<_>>();
             // As if the program had been executed before the sampler was loaded.
@@ -575,8 +566,7 @@ mod tests {
                 sampler.skeleton.maps.bss_data.as_deref_mut().unwrap().has_ended = 0;
             }
             let unseen = unwatched.iter().map(threads).collect::<Vec<_>>();
-            drop(to);
-            shell.wait().unwrap();
+            shell.end();
             match unwatched {
                 Ok(_) => assert_eq!((before, after, unseen), (vec![1, 1], vec![0], vec![0])),
                 Err(error) => eprintln!("skipped: {error}"),

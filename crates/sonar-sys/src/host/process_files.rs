@@ -379,13 +379,13 @@ fn denied() -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, Write};
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
     use std::path::PathBuf;
-    use std::process::{Command, Stdio};
+    use std::process::Command;
 
     use super::super::Host;
     use super::*;
+    use crate::executing_shell::ExecutingShell;
 
     /// The user of the process.
     const USER: u32 = 65_533;
@@ -631,19 +631,14 @@ mod tests {
 
     #[test]
     fn the_rights_of_a_program_that_a_process_has_executed_meanwhile_do_not_count() {
-        let shell = ["-c", "read -r line; exec cat"];
-        let mut command = Command::new("sh");
-        let mut child = command.args(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let process = Host::live().process(child.id(), &["sh"]).unwrap();
+        let mut shell = ExecutingShell::start();
+        let process = Host::live().process(shell.id(), &["sh"]).unwrap();
         assert!(ProcessFiles::of(&process).is_ok() && ProcessFiles::in_our_root(&process).is_ok());
-        child.stdin.as_ref().unwrap().write_all(b"go\nexecuted\n").unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        shell.execute();
         let kind = |files: io::Result<ProcessFiles>| files.err().map(|error| error.kind());
         let kinds = [ProcessFiles::of(&process), ProcessFiles::in_our_root(&process)].map(kind);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!((line.as_str(), kinds), ("executed\n", [Some(io::ErrorKind::NotFound); 2]));
+        shell.end();
+        assert_eq!(kinds, [Some(io::ErrorKind::NotFound); 2]);
     }
 
     #[test]

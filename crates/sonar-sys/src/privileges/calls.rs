@@ -63,9 +63,8 @@ const PRIO_PROCESS: u32 = 0;
 const F_SETSIG: u32 = 10;
 const F_SETOWN_EX: u32 = 15;
 
-/// Has the kernel ask the owner of a file before somebody else opens it, who waits for that, for 45 seconds
-/// (`F_SETLEASE` in fcntl(2)).
-const TAKING_A_LEASE: &[u32] = &[1_024];
+/// Takes a lease on a file: whoever opens it then waits until the holder gives it up, for up to 45 seconds (fcntl(2)).
+const TAKING_A_LEASE: &[u32] = &[libc::F_SETLEASE as u32];
 
 /// Types of a pair of sockets that leads nowhere: a stream ignores addresses. A datagram socket sends to any other one
 /// on this machine, and passes descriptors on.

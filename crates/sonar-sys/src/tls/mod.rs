@@ -397,6 +397,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::executing_shell::ExecutingShell;
 
     #[test]
     fn a_command_has_room_for_more_sessions_than_the_agent() {
@@ -494,23 +495,14 @@ mod tests {
             Ok(tracer) => tracer,
             Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
         };
-        let shell = Command::new("sh")
-            .args(["-c", "read line; exec cat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut shell = shell.unwrap();
+        let mut shell = ExecutingShell::start();
         let (process, own) = (shell.id(), std::process::id());
         tracer.follow(process).unwrap();
         tracer.follow(own).unwrap();
         assert!(tracer.follows(process));
-        let mut to = shell.stdin.take().unwrap();
-        to.write_all(b"go on\nx").unwrap();
-        // It is the other program that answers.
-        shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        shell.execute();
         assert!(!tracer.follows(process) && tracer.follows(own));
-        drop(to);
-        shell.wait().unwrap();
+        shell.end();
         tracer.leave_all_but(&[own]).unwrap();
         assert!(tracer.follows(own));
     }

@@ -1,8 +1,7 @@
 //! What a process can still make the programs do once it has given up control.
 
-use std::process::{Command, Stdio};
-
 use super::*;
+use crate::executing_shell::ExecutingShell;
 
 /// `None` where programs cannot run. They follow no process.
 fn start_for_nobody() -> Option<SplitTracer> {
@@ -77,25 +76,17 @@ fn without_control_no_map_can_be_written_and_what_was_chosen_is_still_traced() {
 #[test]
 fn a_process_that_executes_another_program_or_ends_is_not_followed_any_more() {
     let Some(tracer) = start_for_nobody() else { return };
-    let shell = Command::new("sh")
-        .args(["-c", "read line; exec cat"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut shell = shell.unwrap();
-    tracer.follow(shell.id()).unwrap();
-    assert!(tracer.follows(shell.id()) && !tracer.follows(std::process::id()));
-    let mut to = shell.stdin.take().unwrap();
-    to.write_all(b"go on\nx").unwrap();
-    // It is the other program that answers.
-    shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    assert!(!tracer.follows(shell.id()));
+    let mut shell = ExecutingShell::start();
+    let process = shell.id();
+    tracer.follow(process).unwrap();
+    assert!(tracer.follows(process) && !tracer.follows(std::process::id()));
+    shell.execute();
+    assert!(!tracer.follows(process));
     // It is what it is now that is followed.
-    tracer.follow(shell.id()).unwrap();
-    assert!(tracer.follows(shell.id()));
-    drop(to);
-    shell.wait().unwrap();
-    assert!(!tracer.follows(shell.id()));
-    tracer.leave(shell.id()).unwrap();
+    tracer.follow(process).unwrap();
+    assert!(tracer.follows(process));
+    shell.end();
+    assert!(!tracer.follows(process));
+    tracer.leave(process).unwrap();
     assert!(tracer.followed().is_empty());
 }
