@@ -10,7 +10,7 @@
 #   CI=true                   fails without root, where tests would be skipped
 #
 # Everything but the release build is a static program with musl, as users install it (with glibc where musl cannot be
-# installed). Clippy checks the same one, so that no C library is compiled twice; `make check` is for glibc.
+# installed), and checked by Clippy and rustdoc while it is built; `make check` is for glibc.
 # Three lanes run beside each other: the foreground builds the workspace and runs its tests and those of the lab; `lab`
 # builds what the lab needs; `spare` does everything else, at the same priority: with a lower one it would end long after
 # the others, on one processor.
@@ -25,7 +25,7 @@ fi
 . scripts/musl/environment.sh
 # The same random cases each time, so that no change fails by chance; another seed gives others.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
-export RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc-tests.sh
+export RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc.sh
 
 lane=lab
 lab_lane() { stage "build the lab" make --no-print-directory -C lab setup-without-rust; }
@@ -50,7 +50,11 @@ list_tests() {
         cargo nextest list --workspace --locked --list-type binaries-only --message-format json >"$logs/binaries.json"
 }
 check "build the workspace and its tests" list_tests
-grep '^skipped: ' "$(log_of "build the workspace and its tests")"
+build_log=$(log_of "build the workspace and its tests")
+grep '^skipped: ' "$build_log"
+# Fails if the compiler, Clippy or rustdoc found something; Cargo and build scripts may warn.
+no_findings() { ! sed -E '/^warning: ([a-z-]+@|.* generated [0-9]+ warning)/d' "$build_log" | grep -A12 '^warning'; }
+check "clippy and documentation" no_findings
 if [ ! -s "$logs/binaries.json" ]; then
     wait "$lab"
     summary
@@ -85,10 +89,9 @@ advisories() {
 spare_lane() {
     lane=spare
     check "format" scripts/lint.sh --format
-    local benches=()
-    [ -z "${LONG:-}" ] || benches=(--features sonar-decode/bench)
-    check "clippy" cargo clippy --workspace --all-targets "${benches[@]}" --locked --quiet -- -D warnings
-    check "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+    # The benches are built only here.
+    [ -z "${LONG:-}" ] || check "clippy" env -u RUSTC_WORKSPACE_WRAPPER \
+        cargo clippy --workspace --all-targets --features sonar-decode/bench --locked --quiet -- -D warnings
     if command -v cargo-deny >/dev/null; then
         check "licences, bans and sources" cargo deny check licenses bans sources
         check "security advisories" advisories
