@@ -6,13 +6,14 @@ pub mod log_location;
 pub mod own_files;
 pub mod samples;
 
+use std::fs;
 use std::io;
 
 use sonar_core::Timestamp;
 use sonar_core::words::plural;
 use sonar_sys::Host;
 use sonar_sys::clock;
-use sonar_sys::host::listeners::{FoundListeners, ListenerSearch};
+use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin, ListenerSearch};
 use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
 
@@ -63,6 +64,23 @@ pub fn server(host: &Host, pid: u32) -> Option<Process> {
 /// Every running mongod and mongos, by its program file: what a process calls itself does not count.
 pub fn proven(host: &Host) -> Vec<Process> {
     host.processes_running(&MONGODB)
+}
+
+/// Every running mongod and mongos by its program file and by a socket that it holds and that listens. Of a process of which
+/// this one may not see the program or the open files, as in most containers, the name counts.
+pub fn proven_to_listen(host: &Host) -> Vec<Process> {
+    let found = listeners(host).unwrap_or_default();
+    let is_hidden = |process: &Process| {
+        let seen = fs::read_link(process.folder().join("exe"));
+        seen.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    };
+    let listens = |pid: u32| {
+        let holds = |one: &Listener| one.pid == pid && one.origin == ListenerOrigin::Socket;
+        found.listeners.iter().any(holds) || found.incomplete.iter().any(|one| one.pid == pid)
+    };
+    let mut servers = mongodb(host);
+    servers.retain(|one| listens(one.pid) && (is_proven(host, one.pid) || is_hidden(one)));
+    servers
 }
 
 /// Whether the process with this number is a running mongod or mongos, by its program file.

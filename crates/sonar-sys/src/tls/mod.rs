@@ -20,7 +20,7 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapType, RingBufferBuilder};
 use rustix::time::ClockId;
 use sonar_core::{Plaintext, PlaintextEvent, TlsSuite};
 
-pub use self::files::{MappedFile, executed_files};
+pub use self::files::{MappedFile, executed_files, file_name};
 use self::probes::ProbedFile;
 pub(crate) use self::probes::{CallPrograms, TlsProbes};
 pub use self::probes::{TlsCall, TlsSites};

@@ -356,12 +356,12 @@ impl Attacher<'_> {
                     match self.attach(process, &library) {
                         Ok(()) => {
                             news.push(AttacherNews::Attached);
-                            let name = library.mapped.name();
+                            let name = library.name();
                             format!("reading encrypted connections of process {process} in {name}")
                         }
                         Err(error) => format!(
                             "encrypted connections of process {process} cannot be read in {}: {error:#}",
-                            library.mapped.path
+                            library.path
                         ),
                     }
                 }
