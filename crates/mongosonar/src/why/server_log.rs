@@ -59,14 +59,14 @@ impl ProcessLogs {
             problems.push(reason);
             None
         });
-        let mut add = |path: PathBuf, opened: io::Result<File>| {
-            match opened.and_then(|file| Ok((identity_of(&file)?, file))) {
-                Ok((identity, file)) => {
-                    logs.push(FoundLog { path: path.display().to_string(), identity });
-                    files.push(file);
-                }
-                Err(error) => problems.push(unreadable(&path, &error)),
+        let mut add = |path: PathBuf, opened: io::Result<File>| match opened
+            .and_then(|file| Ok((identity_of(&file)?, file)))
+        {
+            Ok((identity, file)) => {
+                logs.push(FoundLog { path: path.display().to_string(), identity });
+                files.push(file);
             }
+            Err(error) => problems.push(unreadable(&path, &error)),
         };
         said.iter().for_each(|log| add(log.path(), log.open()));
         let written = written_logs(process);
@@ -141,7 +141,8 @@ impl OpenedLogs {
         let threads = Arc::default();
         let follow = |log: OpenedLog| {
             let path = log.path.clone();
-            let traced = TracedLog::new(log, FileThread::of(&threads));
+            let owner = log.process.and_then(|process| Host::live().user(process));
+            let traced = TracedLog::new(log, FileThread::of(&threads, owner));
             traced.inspect_err(|error| eprintln!("mongosonar: {}", unreadable(&path, error))).ok()
         };
         ServerLogs(self.0.into_iter().filter_map(follow).collect())

@@ -232,8 +232,8 @@ impl Inspection {
     }
 
     fn place(&mut self, pid: u32, part: InspectedPart) -> &FileThread {
-        let threads = &self.threads;
-        self.places.entry((pid, part)).or_insert_with(|| FileThread::of(threads))
+        let (threads, host) = (&self.threads, &self.host);
+        self.places.entry((pid, part)).or_insert_with(|| FileThread::of(threads, host.user(pid)))
     }
 
     fn reload(&mut self, configuration: ConfigurationUse) -> io::Result<Vec<ServerFiles>> {

@@ -375,7 +375,8 @@ impl Attacher<'_> {
     /// mappings wait for ever.
     fn library(&mut self, process: u32) -> io::Result<Option<TlsLibrary>> {
         let threads = &self.threads;
-        let place = self.places.entry(process).or_insert_with(|| FileThread::of(threads));
+        let place =
+            self.places.entry(process).or_insert_with(|| FileThread::of(threads, Host::live().user(process)));
         place.run_within(PATIENCE, move || TlsLibrary::of(process))
     }
 
