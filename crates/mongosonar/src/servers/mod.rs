@@ -46,6 +46,19 @@ pub fn in_order_of_places(processes: Vec<Process>, places: usize) -> Vec<u32> {
     ordered
 }
 
+/// Those of these processes that have one of so many places: servers proven by their program file first, and each user as
+/// many as any other. A process that is no server counts as what it calls itself.
+pub fn with_places(host: &Host, processes: impl IntoIterator<Item = u32>, places: usize) -> Vec<u32> {
+    let known = |pid| proven_to_serve(host, pid).or_else(|| whatever(host, pid));
+    placed(processes.into_iter().filter_map(known), places).iter().map(|process| process.pid).collect()
+}
+
+/// The process with this number, whatever its program is.
+pub fn whatever(host: &Host, pid: u32) -> Option<Process> {
+    let name = host.text(&format!("proc/{pid}/comm"))?;
+    host.process(pid, &[name.as_str()])
+}
+
 /// The process with this number, if it is a running mongod.
 pub fn mongod(host: &Host, pid: u32) -> Option<Process> {
     host.process(pid, &[MONGOD])

@@ -248,9 +248,7 @@ fn said_log(process: u32) -> Option<Result<LocatedLog, String>> {
 /// says.
 fn written_logs(process: u32) -> Vec<WrittenLog> {
     let host = Host::live();
-    // Whatever its program is.
-    let name = host.text(&format!("proc/{process}/comm")).unwrap_or_default();
-    let Some(process) = host.process(process, &[name.trim_end()]) else { return Vec::new() };
+    let Some(process) = servers::whatever(&host, process) else { return Vec::new() };
     let named = named_log(&host, &process);
     let mut logs: Vec<WrittenLog> = Vec::new();
     for (number, path) in process.open_files() {

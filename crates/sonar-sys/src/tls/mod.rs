@@ -166,6 +166,12 @@ impl TlsTracer {
         self.skeleton.maps.tls_processes.keys().count() < MAX_PROCESSES
     }
 
+    /// The processes that are followed now.
+    pub fn followed(&self) -> Vec<u32> {
+        let keys = self.skeleton.maps.tls_processes.keys();
+        keys.filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?))).collect()
+    }
+
     fn follows(&self, process: u32) -> bool {
         let found = lookup(&self.skeleton.maps.tls_processes, &process.to_ne_bytes());
         found.is_ok_and(|found| found.is_some())
