@@ -6,6 +6,7 @@ pub mod log_location;
 pub mod own_files;
 pub mod samples;
 
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
 
@@ -83,17 +84,44 @@ pub fn proven(host: &Host) -> Vec<Process> {
 /// this one may not see the program or the open files, as in most containers, the name counts.
 pub fn proven_to_listen(host: &Host) -> Vec<Process> {
     let found = listeners(host).unwrap_or_default();
-    let is_hidden = |process: &Process| {
-        let seen = fs::read_link(process.folder().join("exe"));
-        seen.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
-    };
     let listens = |pid: u32| {
         let holds = |one: &Listener| one.pid == pid && one.origin == ListenerOrigin::Socket;
         found.listeners.iter().any(holds) || found.incomplete.iter().any(|one| one.pid == pid)
     };
     let mut servers = mongodb(host);
-    servers.retain(|one| listens(one.pid) && (is_proven(host, one.pid) || is_hidden(one)));
+    servers.retain(|one| listens(one.pid) && (is_proven(host, one.pid) || is_hidden(host, one.pid)));
     servers
+}
+
+/// Whether this process may not see which program another one runs.
+fn is_hidden(host: &Host, pid: u32) -> bool {
+    fs::read_link(host.path(&format!("proc/{pid}/exe"))).is_err()
+}
+
+/// A port on which a process listens.
+#[derive(Copy, Clone, Debug)]
+pub struct ListeningPort {
+    /// The process.
+    pub pid: u32,
+    /// The port.
+    pub port: u16,
+}
+
+/// Of these ports those of programs that serve MongoDB's protocol, by their program files, each once. Where there is room
+/// for some of them only, the first ones have it: each user gets as many as any other. Of a process of which this one may not
+/// see the program the name counts.
+pub fn ports_of_servers(host: &Host, all: impl IntoIterator<Item = ListeningPort>) -> Vec<u16> {
+    let mut of_user: HashMap<Option<u32>, usize> = HashMap::new();
+    let mut ranked = BTreeSet::new();
+    for ListeningPort { pid, port } in all {
+        if proven_to_serve(host, pid).is_some() || is_hidden(host, pid) {
+            let rank = of_user.entry(host.user(pid)).or_default();
+            *rank += 1;
+            ranked.insert((*rank, port));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    ranked.into_iter().map(|(_, port)| port).filter(|port| seen.insert(*port)).collect()
 }
 
 /// Whether the process with this number is a running mongod or mongos, by its program file.
