@@ -132,9 +132,12 @@ impl Listened {
 
 /// The ports that servers on this host listen on now.
 fn find(host: &Host) -> Option<Vec<u16>> {
-    let found = servers::listeners(host).ok()?.listeners;
+    let found = servers::listeners(host).ok()?;
+    if let Some(missing) = servers::ports_missing(&found) {
+        eprintln!("mongosonar: {missing}");
+    }
     let port = |one: &Listener| ListeningPort { pid: one.pid, port: one.address.port() };
-    Some(servers::ports_of_servers(host, found.iter().map(port)))
+    Some(servers::ports_of_servers(host, found.listeners.iter().map(port)))
 }
 
 /// The ports, and why these.

@@ -98,6 +98,13 @@ fn is_hidden(host: &Host, pid: u32) -> bool {
     fs::read_link(host.path(&format!("proc/{pid}/exe"))).is_err()
 }
 
+/// Says of how many servers ports may be missing, because they have too many open files to look at; `None` if of none.
+pub fn ports_missing(found: &FoundListeners) -> Option<String> {
+    let cut = found.incomplete.iter().filter(|one| one.is_cut).count();
+    let servers = plural(cut as u64, "server");
+    (cut > 0).then(|| format!("ports of {servers} may be missing: there are too many open files to look at"))
+}
+
 /// A port on which a process listens.
 #[derive(Copy, Clone, Debug)]
 pub struct ListeningPort {
@@ -188,6 +195,8 @@ pub fn silent_before(now: Timestamp, others: impl Iterator<Item = Timestamp>) ->
 
 #[cfg(test)]
 mod tests {
+    use sonar_sys::host::listeners::Incomplete;
+
     use super::*;
 
     #[test]
@@ -198,6 +207,18 @@ mod tests {
         assert_eq!(silent_before(at(100), [at(97)].into_iter()), at(97));
         // Another process may serve the port on another address.
         assert_eq!(silent_before(at(100), [at(97), at(5)].into_iter()), at(5));
+    }
+
+    #[test]
+    fn servers_with_too_many_open_files_are_counted_and_those_that_may_not_be_seen_are_not() {
+        let incomplete =
+            |is_cut| Incomplete { pid: 5, name: MONGOD.to_owned(), reason: String::new(), is_cut };
+        let said = |cut: &[bool]| {
+            let incomplete = cut.iter().map(|is_cut| incomplete(*is_cut)).collect();
+            ports_missing(&FoundListeners { listeners: Vec::new(), incomplete })
+        };
+        assert_eq!((said(&[]), said(&[false])), (None, None));
+        assert!(said(&[true, false, true]).unwrap().starts_with("ports of 2 servers may be missing"));
     }
 
     #[test]
