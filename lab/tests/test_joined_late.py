@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 
@@ -107,13 +109,16 @@ def test_a_log_names_connection_pools(tmp_path):
 
 
 def test_the_log_of_a_local_server_is_found(tmp_path):
-    """A process named mongod (here the mock, renamed) whose log is its standard output."""
+    """A process whose program file is called mongod, which listens, and whose log is its standard output."""
     log = tmp_path / "mongod.log"
-    server = tmp_path / "mongod"
-    server.symlink_to(sys.executable)
+    server = shutil.copy(os.path.realpath(sys.executable), tmp_path / "mongod")
+    listens = (
+        "import socket, time; one = socket.create_server(('127.0.0.1', 0)); print('here', flush=True); time.sleep(600)"
+    )
     with labkit.ready(MOCK) as address, pool(address, "x") as shop:
         log.write_text(metadata(shop, "from its log"))
-        with open(log, "ab") as out, labkit.process([server, "-c", "import time; time.sleep(60)"], stdout=out):
+        with open(log, "ab") as out, labkit.process([server, "-S", "-c", listens], stdout=out):
+            labkit.wait_until(lambda: log.read_text().endswith("here\n"), "a server that listens")
             with listen(address, tmp_path) as sonar:
                 ask(shop, 20)
                 labkit.wait_until(has_captured(sonar, 20), "20 operations")

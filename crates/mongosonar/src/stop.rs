@@ -236,6 +236,8 @@ pub fn listen_confined(ending: StopBehavior, confine: impl FnOnce()) -> Result<S
 pub struct Signals {
     ending: StopBehavior,
     caught: SignalDelivery<UnixStream, SignalOnly>,
+    /// Set by the first one.
+    has_come: Arc<AtomicBool>,
 }
 
 impl Signals {
@@ -252,10 +254,20 @@ impl Signals {
         if ending != StopBehavior::Service && !is_ignored(SIGHUP) {
             signals.push(SIGHUP);
         }
+        let has_come = Arc::new(AtomicBool::new(false));
         let pipe = UnixStream::pair();
         let caught =
             pipe.and_then(|(read, write)| SignalDelivery::with_pipe(read, write, SignalOnly, &signals));
-        Ok(Self { ending, caught: caught.context("cannot listen for signals")? })
+        let caught = caught.context("cannot listen for signals")?;
+        for signal in signals {
+            signal_hook::flag::register(signal, has_come.clone()).context("cannot listen for signals")?;
+        }
+        Ok(Self { ending, caught, has_come })
+    }
+
+    /// Whether one has come: a command whose start takes long ends between two steps of it.
+    pub fn have_come(&self) -> bool {
+        self.has_come.load(Ordering::Relaxed)
     }
 
     /// Calls `confine`, then handles signals and watches the standard streams.
@@ -263,7 +275,7 @@ impl Signals {
     /// # Errors
     /// The thread cannot be started.
     pub fn watch(self, confine: impl FnOnce()) -> Result<Stop> {
-        let Self { ending, caught } = self;
+        let Self { ending, caught, .. } = self;
         let prepared = STREAMS.lock().unwrap_or_else(PoisonError::into_inner).take();
         let streams = prepared.map_or_else(Streams::standard, Ok).context("cannot listen for signals")?;
         // Before anything can go wrong that somebody asks about.
@@ -474,6 +486,14 @@ mod tests {
         assert_eq!(answer_of(&answers, &stop, None), Err(Unanswered::Stopped));
         drop(answer);
         assert_eq!(answer_of(&answers, &stop, None), Err(Unanswered::Failed));
+    }
+
+    #[test]
+    fn a_signal_that_was_caught_is_known_before_anybody_handles_it() {
+        let signals = Signals::catch(StopBehavior::Prompt).unwrap();
+        assert!(!signals.have_come());
+        signal_hook::low_level::raise(SIGTERM).unwrap();
+        assert!(signals.have_come());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The database of one day.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
@@ -31,6 +32,11 @@ pub(crate) struct DayFile {
 impl DayFile {
     /// Opens a file for reading; no file is changed. `None` if there is none.
     pub fn open(path: &Path) -> Result<Option<Self>, StoreError> {
+        Self::open_after(path, || {})
+    }
+
+    /// The same; `before` is called between the look at the file and its opening.
+    fn open_after(path: &Path, before: impl FnOnce()) -> Result<Option<Self>, StoreError> {
         let real = match path.canonicalize() {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             result => result.map_err(StoreError::of_io("read", path))?,
@@ -40,7 +46,10 @@ impl DayFile {
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::open(&real, flags, Mode::empty()).map_err(io::Error::from);
-        drop(opened.map_err(StoreError::of_io("read", path))?);
+        // It is closed again: closing it later would take its locks from SQLite.
+        let checked = opened.and_then(|file| File::from(file).metadata());
+        let checked = checked.map_err(StoreError::of_io("read", path))?;
+        before();
         let connection = match open_to_read(&real, "") {
             // Without write permission SQLite cannot share a file. It need not: nobody else has it open.
             Err(_) if !has_log(&real) => open_to_read(&real, "?immutable=1"),
@@ -50,7 +59,17 @@ impl DayFile {
             Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => StoreError::NotClosed(path.to_owned()),
             _ => StoreError::of_sql(path)(error),
         })?;
-        match schema::version(&connection, path)? {
+        let version = schema::version(&connection, path)?;
+        // SQLite opens a file by its name, of which somebody may have changed a part since the look.
+        let found = match fs::symlink_metadata(&real) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            result => result.map_err(StoreError::of_io("read", path))?,
+        };
+        if (found.dev(), found.ino()) != (checked.dev(), checked.ino()) {
+            let replaced = io::Error::new(ErrorKind::InvalidInput, "another file has taken its place");
+            return Err(StoreError::of_io("read", path)(replaced));
+        }
+        match version {
             0 => Ok(None),
             version => {
                 let has_checksums = version >= schema::WITH_CHECKSUMS;
@@ -315,4 +334,28 @@ pub(crate) fn width(resolution: Resolution) -> i64 {
 /// The columns `start` and `slot`: seconds since the epoch.
 pub(crate) fn seconds(at: Timestamp) -> i64 {
     (at.unix_ns() / NS_PER_S) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_whose_folder_is_another_one_by_then_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let [store, other, aside] = ["store", "other", "aside"].map(|name| folder.path().join(name));
+        for dir in [&store, &other] {
+            fs::create_dir(dir).unwrap();
+            let day = Connection::open(dir.join("2026-01-01.db")).unwrap();
+            day.execute_batch("CREATE TABLE any (thing)").unwrap();
+        }
+        let day = store.join("2026-01-01.db");
+        assert!(DayFile::open(&day).unwrap().is_none(), "it is no store");
+        let opened = DayFile::open_after(&day, || {
+            fs::rename(&store, &aside).unwrap();
+            fs::rename(&other, &store).unwrap();
+        });
+        let error = opened.err().unwrap();
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("another file"), "{error}");
+    }
 }

@@ -105,6 +105,12 @@ impl Helper {
         self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?.try_clone()
     }
 
+    /// Ends it at once, whatever it waits for.
+    pub fn kill(&self) {
+        // It may have ended by itself.
+        let _ = kill_process(self.child, Signal::KILL);
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.as_raw_pid().unsigned_abs()

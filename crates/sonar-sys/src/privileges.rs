@@ -295,15 +295,17 @@ mod right {
     pub const READ_DIR: u64 = 1 << 3;
     pub const REMOVE_FILE: u64 = 1 << 5;
     pub const MAKE_REG: u64 = 1 << 8;
-    /// All of version 1; version 2 adds `REFER`, version 3 `TRUNCATE`.
+    /// All of version 1; version 2 adds `REFER`, version 3 `TRUNCATE`, version 5 `IOCTL_DEV`.
     pub const ALL: u64 = (1 << 13) - 1;
     pub const REFER: u64 = 1 << 13;
     pub const TRUNCATE: u64 = 1 << 14;
+    pub const IOCTL_DEV: u64 = 1 << 15;
     pub const READING: u64 = READ_FILE | READ_DIR;
 
     /// All rights of this version of Landlock.
     pub fn known(version: u32) -> u64 {
-        ALL | if version >= 2 { REFER } else { 0 } | if version >= 3 { TRUNCATE } else { 0 }
+        let since = |first: u32, right: u64| if version >= first { right } else { 0 };
+        ALL | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV)
     }
 }
 
@@ -326,7 +328,7 @@ fn landlock_version() -> io::Result<u32> {
 }
 
 /// Limits the calling thread, by Landlock, to reading files, anywhere. It may use the network and files that are
-/// open. If the kernel can do that, it reaches no abstract socket of another process, and, if `signals` says so, sends no
+/// open, and send requests (`ioctl`) to no other device than its terminal. If the kernel can do that, it reaches no abstract socket of another process, and, if `signals` says so, sends no
 /// signal to one: Ctrl-Z could not stop the whole process group then.
 ///
 /// # Errors
@@ -336,6 +338,10 @@ pub fn refuse_changes(signals: bool) -> io::Result<()> {
     let files = right::known(version) & !right::READING;
     let (scoped, bytes) = scopes(version, signals).unwrap_or((0, 8));
     let rules = sys_process::landlock_ruleset(&Ruleset { files, network: 0, scoped }, bytes)?;
+    // Who draws opens it again, and asks for its size.
+    if let (5.., Ok(terminal)) = (version, File::open("/dev/tty")) {
+        sys_process::landlock_allow(&rules, terminal.as_fd(), right::IOCTL_DEV)?;
+    }
     sys_process::landlock_restrict(&rules)
 }
 

@@ -24,6 +24,7 @@ use sonar_view::kit::{Zone, plural};
 
 use super::notice::Notice;
 use crate::confinement::privileges;
+use crate::confinement::reading_apart::{MAX_READ_APART, read_each};
 use crate::confinement::start_gate::StartGate;
 use crate::servers;
 use crate::servers::log_location::{LocatedLog, is_log};
@@ -66,12 +67,12 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Opens the logs that are named, or else those of the servers on the host. If `confined`, the thread drops its
-    /// privileges.
+    /// Opens the logs that are named, or else those of the servers on the host, which a helper reads. If `confined`, the
+    /// thread drops its privileges. Call it before any thread is started.
     ///
     /// # Errors
     /// A named log cannot be opened.
-    pub fn open(named: &[PathBuf], host: &Host, confined: bool) -> Result<Self> {
+    pub fn open(named: &[PathBuf], confined: bool) -> Result<Self> {
         let mut logs = Vec::new();
         for path in named {
             let file = regular::open_no_device(path)
@@ -79,9 +80,7 @@ impl Lookup {
             logs.push((None, vec![file]));
         }
         if named.is_empty() {
-            let listeners = servers::listeners(host).unwrap_or_default();
-            let log = |server: &Process| (only_port(&listeners, server.pid), log_of_process(server));
-            logs = servers::mongodb(host).iter().map(log).collect();
+            logs = logs_of_servers(&Host::live());
         }
         let named = named.iter().map(|path| crate::input::name(path)).collect();
         Ok(Self { logs, named, server: None, confined, share: 1 })
@@ -290,6 +289,17 @@ fn left_out(connections: u64) -> Option<String> {
     })
 }
 
+/// The logs of the servers of this host, with the port of each, where it is known.
+fn logs_of_servers(host: &Host) -> Vec<(Option<u16>, ServerLog)> {
+    let listeners = servers::listeners(host).unwrap_or_default();
+    let found = servers::in_order_of_places(servers::proven_to_listen(host), MAX_READ_APART);
+    let read = read_each("reading who is on open connections in the logs of servers", &found, |process| {
+        let server = servers::server(&Host::live(), process);
+        ((), server.as_ref().map(log_of_process).unwrap_or_default())
+    });
+    read.into_iter().map(|one| (only_port(&listeners, one.process), one.files)).collect()
+}
+
 /// The log of a running server, with older ones beside it, the oldest first; or else a log among its open files. Empty if
 /// there is none or it cannot be read.
 fn log_of_process(server: &Process) -> ServerLog {
@@ -369,9 +379,14 @@ mod tests {
         fn new(name: &str) -> Self {
             let root = std::env::temp_dir().join(format!("mongosonar-apps-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&root);
-            fs::create_dir_all(root.join("7/fd")).unwrap();
-            fs::create_dir_all(root.join("7/root/var/log")).unwrap();
+            for folder in ["fd", "ns", "net", "root/var/log"] {
+                fs::create_dir_all(root.join("7").join(folder)).unwrap();
+            }
             fs::write(root.join("7/comm"), "mongod\n").unwrap();
+            symlink("/usr/bin/mongod", root.join("7/exe")).unwrap();
+            symlink("socket:[7]", root.join("7/fd/99")).unwrap();
+            let row = "0: 0100007F:6989 00000000:0000 0A 0:0 00:0 0 0 0 7 1";
+            fs::write(root.join("7/net/tcp"), format!("heading\n{row}\n")).unwrap();
             let own = fs::metadata(&root).unwrap();
             let ids = |id: u32| format!("{id}\t{id}\t{id}\t{id}");
             let status = format!("Uid:\t{}\nGid:\t{}\n", ids(own.uid()), ids(own.gid()));
@@ -393,10 +408,9 @@ mod tests {
 
         /// The applications that are found.
         fn found(&self) -> Vec<String> {
-            let lookup = Lookup::open(&[], &Host::of_proc(&self.0), true).unwrap();
             let mut remotes = Remotes::new(None);
-            for (_, log) in lookup.logs {
-                read_files(log, &mut remotes).unwrap();
+            for server in servers::proven_to_listen(&Host::of_proc(&self.0)) {
+                read_files(log_of_process(&server), &mut remotes).unwrap();
             }
             let mut names: Vec<_> = remotes.into_known().map(|(_, app)| app.name.to_string()).collect();
             names.sort();
@@ -516,8 +530,26 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_is_merely_called_like_a_server_or_listens_on_nothing_is_not_read() {
+        let found = |name: &str, change: &dyn Fn(&ProcFixture)| {
+            let tree = ProcFixture::new(name);
+            tree.write("var/log/mongod.log", &line(1, "shop"));
+            tree.arguments(&["--logpath", "/var/log/mongod.log"]);
+            change(&tree);
+            tree.found()
+        };
+        assert_eq!(found("server", &|_| {}), ["shop"]);
+        let other = |tree: &ProcFixture| {
+            fs::remove_file(tree.0.join("7/exe")).unwrap();
+            symlink("/usr/bin/python3", tree.0.join("7/exe")).unwrap();
+        };
+        assert_eq!(found("called", &other), [""; 0]);
+        assert_eq!(found("deaf", &|tree| fs::remove_file(tree.0.join("7/fd/99")).unwrap()), [""; 0]);
+    }
+
+    #[test]
     fn a_log_that_was_named_must_be_there() {
-        let error = Lookup::open(&["/nowhere/mongod.log".into()], &Host::live(), true).err().unwrap();
+        let error = Lookup::open(&["/nowhere/mongod.log".into()], true).err().unwrap();
         assert!(error.to_string().contains("/nowhere/mongod.log"), "{error}");
     }
 }

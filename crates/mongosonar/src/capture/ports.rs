@@ -3,11 +3,12 @@
 
 use sonar_decode::Ports;
 use sonar_sys::Host;
+use sonar_sys::host::listeners::Listener;
 use sonar_view::queries::CapturedNetwork;
 use sonar_view::queries::PacketOrigin;
 
 use super::args::Range;
-use crate::servers;
+use crate::servers::{self, ListeningPort};
 
 /// The port when nothing else is known.
 const DEFAULT: u16 = 27_017;
@@ -72,6 +73,7 @@ impl Listened {
             self.ranges.retain(|(port, _)| found.contains(port));
         }
         new.truncate(MAX_FOUND.saturating_sub(self.ranges.len()));
+        new.sort_unstable();
         if new.is_empty() {
             return None;
         }
@@ -130,7 +132,12 @@ impl Listened {
 
 /// The ports that servers on this host listen on now.
 fn find(host: &Host) -> Option<Vec<u16>> {
-    Some(servers::listeners(host).ok()?.ports())
+    let found = servers::listeners(host).ok()?;
+    if let Some(missing) = servers::ports_missing(&found) {
+        eprintln!("mongosonar: {missing}");
+    }
+    let port = |one: &Listener| ListeningPort { pid: one.pid, port: one.address.port() };
+    Some(servers::ports_of_servers(host, found.listeners.iter().map(port)))
 }
 
 /// The ports, and why these.
@@ -253,6 +260,25 @@ mod tests {
         assert!(nobody.nobody_listens);
         assert_eq!((nobody.ports.as_str(), nobody.servers), ("port 27099", vec![27_018]));
         assert!(!network(asked(22)).nobody_listens && !network(asked(27_018)).nobody_listens);
+    }
+
+    #[test]
+    fn ports_of_other_programs_and_too_many_of_one_user_leave_room_for_those_of_servers() {
+        let tree = ProcTree::new("others");
+        let start = |pid: u32, [user, program, port]: [&str; 3]| {
+            tree.start(pid, &["mongod", "--port", port]);
+            let folder = tree.0.join(pid.to_string());
+            fs::write(folder.join("status"), format!("Uid:\t{user}\t{user}\t{user}\t{user}\n")).unwrap();
+            std::os::unix::fs::symlink(program, folder.join("exe")).unwrap();
+        };
+        for pid in 1..=2 * MAX_FOUND as u32 {
+            start(pid, ["1000", "/home/mongod", &(1_000 + pid).to_string()]);
+        }
+        start(900, ["1000", "/usr/bin/python3", "900"]);
+        start(901, ["999", "/usr/bin/mongod", "27017"]);
+        let listened = Listened::choose(&[], &tree.host());
+        assert!(listened.has(27_017) && !listened.has(900), "{listened}");
+        assert_eq!(listened.ranges.len(), MAX_FOUND);
     }
 
     #[test]

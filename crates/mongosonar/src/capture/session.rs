@@ -37,6 +37,8 @@ pub struct SessionPlan {
     pub processes: Vec<u32>,
     /// At what cost encrypted connections are read there.
     pub encrypted: EncryptedAccess,
+    /// The logs that say who is on open connections; if none, those of the servers of this host.
+    pub logs: Vec<PathBuf>,
     /// It reads the sockets of processes instead of packets.
     pub reads_sockets: bool,
     /// How to open the rings of packets; ports and the size of blocks are filled in later.
@@ -51,13 +53,15 @@ pub struct SessionHelpers {
     split: Option<SplitHelpers>,
     tls: Option<AttachedCapture>,
     sockets: Option<AttachedCapture>,
+    lookup: Lookup,
 }
 
 impl SessionPlan {
-    /// Starts the helper processes that attach to servers, beside those of `split`. Call it before any thread is started.
+    /// Starts the helper processes that attach to servers, beside those of `split`, and opens logs. Call it before any
+    /// thread is started.
     ///
     /// # Errors
-    /// The sockets of processes cannot be read.
+    /// The sockets of processes cannot be read, or a named log cannot be opened.
     pub fn start_helpers(self, split: Option<SplitHelpers>) -> Result<SessionHelpers> {
         let task = AttacherTask {
             ports: self.ports.clone(),
@@ -71,7 +75,8 @@ impl SessionPlan {
         let is_read = self.encrypted != EncryptedAccess::Off;
         let tls = is_read.then(|| TlsCapture::open(task.clone())).flatten();
         let sockets = self.reads_sockets.then(|| TlsCapture::sockets(task)).transpose()?;
-        Ok(SessionHelpers { plan: self, split, tls, sockets })
+        let lookup = Lookup::open(&self.logs, self.confined)?;
+        Ok(SessionHelpers { plan: self, split, tls, sockets, lookup })
     }
 }
 
@@ -81,7 +86,8 @@ impl SessionHelpers {
     /// # Errors
     /// A permission or an interface is missing, or a thread cannot be started.
     pub fn open(self, server: Option<Target>) -> Result<CaptureSession> {
-        let Self { plan: SessionPlan { confined, ports, rings, threads, .. }, split, tls, sockets } = self;
+        let Self { plan, split, tls, sockets, lookup } = self;
+        let SessionPlan { confined, ports, rings, threads, .. } = plan;
         let listened = Listened::choose(&ports, &Host::live());
         // Before the rings, because attaching programs to libraries may take seconds.
         let trace = split.map(SplitHelpers::trace);
@@ -110,9 +116,9 @@ impl SessionHelpers {
             notices_to,
             notices,
             confined,
-            server,
             names: Some(names),
-            lookup: None,
+            lookup: Some(lookup.with_server(server)),
+            looked_up: None,
             gate,
             capture,
             attacher,
@@ -136,10 +142,11 @@ pub struct CaptureSession {
     /// Opens once its privileges are dropped.
     pub gate: StartGate,
     confined: bool,
-    server: Option<Target>,
     names: Option<FileNamesQuestion>,
-    /// Disconnects once the applications of open connections are known.
-    lookup: Option<Receiver<()>>,
+    /// What says who is on open connections.
+    lookup: Option<Lookup>,
+    /// Disconnects once they are known.
+    looked_up: Option<Receiver<()>>,
     capture: LiveCapture,
     attacher: Option<TlsAttacher>,
     /// The helper that attaches to sockets ends with it.
@@ -147,16 +154,16 @@ pub struct CaptureSession {
 }
 
 impl CaptureSession {
-    /// Looks up who is on open connections, in these logs or else those of the servers here. The rings are open: a
-    /// connection that opens from now on is seen from its beginning. The thread may use the network, and drops the rest by
-    /// itself.
+    /// Looks up who is on open connections. The rings are open: a connection that opens from now on is seen from its
+    /// beginning. The thread may use the network, and drops the rest by itself.
     ///
     /// # Errors
-    /// A named log cannot be opened, or the thread cannot be started.
-    pub fn look_up(&mut self, logs: &[PathBuf]) -> Result<()> {
+    /// The thread cannot be started.
+    pub fn look_up(&mut self) -> Result<()> {
         start_order::take(StartStep::Opened);
-        let lookup = Lookup::open(logs, &Host::live(), self.confined)?.with_server(self.server.take());
-        self.lookup = Some(lookup.start(self.shared.clone(), self.notices_to.clone(), self.gate.clone())?);
+        let Some(lookup) = self.lookup.take() else { return Ok(()) };
+        let looked_up = lookup.start(self.shared.clone(), self.notices_to.clone(), self.gate.clone())?;
+        self.looked_up = Some(looked_up);
         Ok(())
     }
 
@@ -181,8 +188,8 @@ impl CaptureSession {
     /// The server cannot be reached, or refuses.
     pub fn names(&mut self, stop: &AtomicBool) -> Result<FileNames> {
         let names = self.names.take().map(|names| names.ask(stop, None)).transpose()?;
-        if let Some(lookup) = self.lookup.take() {
-            lookup.recv_timeout(applications::PATIENCE).ok();
+        if let Some(looked_up) = self.looked_up.take() {
+            looked_up.recv_timeout(applications::PATIENCE).ok();
         }
         Ok(names.unwrap_or_default())
     }

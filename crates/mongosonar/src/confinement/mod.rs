@@ -3,6 +3,7 @@
 pub mod file_reading;
 pub mod helper_channel;
 pub mod privileges;
+pub mod reading_apart;
 pub mod start_gate;
 pub mod start_order;
 pub mod thread_starter;

@@ -190,7 +190,7 @@ fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
             (Some(error), _) => unread.push(format!("{said}: {error}")),
             (None, None) => unread.push(format!("{said}: no OpenSSL was found in it")),
             (None, Some(library)) => match library.sites(false) {
-                Ok(_) => read.push(format!("{said}, in {}", library.mapped.name())),
+                Ok(_) => read.push(format!("{said}, in {}", library.name())),
                 Err(error) => unread.push(format!("{said}: {error:#}")),
             },
         }

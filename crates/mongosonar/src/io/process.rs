@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use sonar_sys::Host;
 use sonar_sys::capabilities::grant_line;
-use sonar_sys::ebpf::{ProcessChange, Trace, TraceError, Tracer};
+use sonar_sys::ebpf::{MAX_PROCESSES, ProcessChange, Trace, TraceError, Tracer};
 
 use super::paths::Folder;
 use super::search::ServerSearch;
@@ -80,6 +80,8 @@ pub struct TracedProcesses {
     candidates: Vec<Candidate>,
     /// Those that the kernel's table has no room for.
     refused: Vec<u32>,
+    /// One was refused, or has ended, since places were last given to those that were refused.
+    is_crowded: bool,
     folder: Option<Folder>,
     next: Instant,
     /// Records that the kernel could not hand on, when `/proc` was listed last; `None` before that.
@@ -170,6 +172,7 @@ impl TracedProcesses {
             search,
             candidates: Vec::new(),
             refused: Vec::new(),
+            is_crowded: false,
             folder,
             next: Instant::now(),
             lost: None,
@@ -270,7 +273,53 @@ impl TracedProcesses {
             lines = self.list_again(now, table);
         }
         lines.extend(self.check(now, table));
+        lines.extend(self.give_places(now, table));
         lines
+    }
+
+    /// Follows those that were refused and get a place: servers whose program file says so come first, and each user has as
+    /// many as any other. Others give way.
+    fn give_places(&mut self, now: Instant, table: &mut impl ProcessTable) -> Vec<String> {
+        if !std::mem::take(&mut self.is_crowded) || self.refused.is_empty() {
+            return Vec::new();
+        }
+        let mut placed = self.search.as_mut().map(ServerSearch::all).unwrap_or_default();
+        self.refused.retain(|process| placed.contains(process));
+        placed.truncate(MAX_PROCESSES);
+        let has_place = |process: &u32| placed.contains(process);
+        let followed = self.candidates.iter().filter(|one| one.followed).map(|one| one.id);
+        let followed = followed.chain(self.running.iter().map(|one| one.id));
+        let mut giving_way: Vec<u32> = followed.filter(|process| !has_place(process)).collect();
+        let mut lines = Vec::new();
+        for process in self.refused.iter().copied().filter(has_place).collect::<Vec<_>>() {
+            if table.follow(process).is_err() {
+                let Some(gone) = giving_way.pop() else { break };
+                table.leave(gone);
+                lines.push(format!(
+                    "process {gone} is not followed any more: process {process} has its place"
+                ));
+                self.give_way(gone);
+                if table.follow(process).is_err() {
+                    // The kernel has given it to another one meanwhile.
+                    self.is_crowded = true;
+                    continue;
+                }
+            }
+            self.refused.retain(|other| *other != process);
+            lines.extend(self.started(process, now));
+        }
+        lines
+    }
+
+    /// Notes that a process has lost its place.
+    fn give_way(&mut self, process: u32) {
+        match self.candidates.iter_mut().find(|candidate| candidate.id == process) {
+            Some(candidate) => candidate.followed = false,
+            None => {
+                self.running.retain(|running| running.id != process);
+                self.refused.push(process);
+            }
+        }
     }
 
     /// Compares the known processes with `/proc`.
@@ -362,12 +411,14 @@ impl TracedProcesses {
             return Vec::new();
         }
         self.refused.push(process);
+        self.is_crowded = true;
         vec![format!("process {process} cannot be followed: {why}")]
     }
 
     fn ended(&mut self, process: u32) -> Vec<String> {
         self.candidates.retain(|candidate| candidate.id != process);
         self.refused.retain(|refused| *refused != process);
+        self.is_crowded = true;
         let before = self.running.len();
         self.running.retain(|running| running.id != process);
         if self.running.len() == before || self.search.is_none() {
@@ -422,6 +473,7 @@ mod tests {
 
         fn leave(&mut self, process: u32) {
             self.left.push(process);
+            self.free += 1;
         }
 
         fn lost(&self) -> u64 {
@@ -478,6 +530,40 @@ mod tests {
         room.free = 0;
         room.lost = 2;
         assert!(look(&mut watch, &mut room).iter().any(|line| line.contains("process 8 cannot be followed")));
+    }
+
+    #[test]
+    fn a_server_that_starts_later_gets_the_place_of_a_process_that_is_merely_called_so() {
+        let proc = Proc::new("places");
+        let mut watch = TracedProcesses::of(Some(ServerSearch::new(proc.host())), None);
+        let mut room = Room::default();
+        watch.lost = Some(0);
+        let mut seconds = 0;
+        let mut look = |watch: &mut TracedProcesses, room: &mut Room| {
+            seconds += 1;
+            watch.look_at(Instant::now() + EVERY * seconds, room)
+        };
+        let last = MAX_PROCESSES as u32;
+        for id in 1..=last {
+            proc.process(id, "mongod", "/usr/bin/python3");
+            watch.event(id, ProcessChange::Started);
+        }
+        let (real, more) = (last + 1, last + 2);
+        proc.process(real, "mongod", "/usr/bin/mongod");
+        proc.process(more, "mongod", "/usr/bin/python3");
+        watch.event(real, ProcessChange::Refused);
+        watch.event(more, ProcessChange::Refused);
+        let lines = look(&mut watch, &mut room);
+        assert_eq!((room.left.as_slice(), room.followed.as_slice()), (&[last][..], &[real][..]), "{lines:?}");
+        assert!(watch.running().contains(&real) && !watch.running().contains(&last), "{lines:?}");
+        assert_eq!(watch.refused(), 2);
+        assert!(look(&mut watch, &mut room).is_empty(), "nothing has changed");
+        // What ends gives way, too.
+        fs::remove_dir_all(proc.0.join("1")).unwrap();
+        watch.event(1, ProcessChange::Ended);
+        room.free += 1;
+        look(&mut watch, &mut room);
+        assert_eq!((room.followed.as_slice(), watch.refused()), (&[real, last][..], 1));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 use crate::args::when::now;
 use crate::confinement::privileges::{self, HelperTask};
-use crate::servers;
+use crate::servers::{self, ListeningPort};
 
 /// How often to look whether processes have ended.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -167,8 +167,8 @@ impl KnownProcesses {
             let is_at_host = is_at_host(&network);
             news.ended.push(SilentPort { port, at, network, is_at_host });
         }
-        let ports: BTreeSet<u16> = self.all.keys().map(|one| one.port).collect();
-        news.ports = ports.into_iter().collect();
+        let ports = self.all.keys().map(|one| ListeningPort { pid: one.pid, port: one.port });
+        news.ports = servers::ports_of_servers(host, ports);
         news
     }
 
@@ -569,7 +569,7 @@ mod tests {
         };
         let time = now();
         let news = known.look(&host, time);
-        assert!(news.ports.contains(&5));
+        assert!(!news.ports.contains(&5), "this process runs no program of a server");
         assert!(!known.all.contains_key(&gone) && !known.all.contains_key(&other));
         let mut ended = news.ended;
         ended.sort_by_key(|one| one.port);

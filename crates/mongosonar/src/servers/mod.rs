@@ -6,13 +6,15 @@ pub mod log_location;
 pub mod own_files;
 pub mod samples;
 
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
 use std::io;
 
 use sonar_core::Timestamp;
 use sonar_core::words::plural;
 use sonar_sys::Host;
 use sonar_sys::clock;
-use sonar_sys::host::listeners::{FoundListeners, ListenerSearch};
+use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin, ListenerSearch};
 use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
 
@@ -45,6 +47,19 @@ pub fn in_order_of_places(processes: Vec<Process>, places: usize) -> Vec<u32> {
     ordered
 }
 
+/// Those of these processes that have one of so many places: servers proven by their program file first, and each user as
+/// many as any other. A process that is no server counts as what it calls itself.
+pub fn with_places(host: &Host, processes: impl IntoIterator<Item = u32>, places: usize) -> Vec<u32> {
+    let known = |pid| proven_to_serve(host, pid).or_else(|| whatever(host, pid));
+    placed(processes.into_iter().filter_map(known), places).iter().map(|process| process.pid).collect()
+}
+
+/// The process with this number, whatever its program is.
+pub fn whatever(host: &Host, pid: u32) -> Option<Process> {
+    let name = host.text(&format!("proc/{pid}/comm"))?;
+    host.process(pid, &[name.as_str()])
+}
+
 /// The process with this number, if it is a running mongod.
 pub fn mongod(host: &Host, pid: u32) -> Option<Process> {
     host.process(pid, &[MONGOD])
@@ -63,6 +78,57 @@ pub fn server(host: &Host, pid: u32) -> Option<Process> {
 /// Every running mongod and mongos, by its program file: what a process calls itself does not count.
 pub fn proven(host: &Host) -> Vec<Process> {
     host.processes_running(&MONGODB)
+}
+
+/// Every running mongod and mongos by its program file and by a socket that it holds and that listens. Of a process of which
+/// this one may not see the program or the open files, as in most containers, the name counts.
+pub fn proven_to_listen(host: &Host) -> Vec<Process> {
+    let found = listeners(host).unwrap_or_default();
+    let listens = |pid: u32| {
+        let holds = |one: &Listener| one.pid == pid && one.origin == ListenerOrigin::Socket;
+        found.listeners.iter().any(holds) || found.incomplete.iter().any(|one| one.pid == pid)
+    };
+    let mut servers = mongodb(host);
+    servers.retain(|one| listens(one.pid) && (is_proven(host, one.pid) || is_hidden(host, one.pid)));
+    servers
+}
+
+/// Whether this process may not see which program another one runs.
+fn is_hidden(host: &Host, pid: u32) -> bool {
+    fs::read_link(host.path(&format!("proc/{pid}/exe"))).is_err()
+}
+
+/// Says of how many servers ports may be missing, because they have too many open files to look at; `None` if of none.
+pub fn ports_missing(found: &FoundListeners) -> Option<String> {
+    let cut = found.incomplete.iter().filter(|one| one.is_cut).count();
+    let servers = plural(cut as u64, "server");
+    (cut > 0).then(|| format!("ports of {servers} may be missing: there are too many open files to look at"))
+}
+
+/// A port on which a process listens.
+#[derive(Copy, Clone, Debug)]
+pub struct ListeningPort {
+    /// The process.
+    pub pid: u32,
+    /// The port.
+    pub port: u16,
+}
+
+/// Of these ports those of programs that serve MongoDB's protocol, by their program files, each once. Where there is room
+/// for some of them only, the first ones have it: each user gets as many as any other. Of a process of which this one may not
+/// see the program the name counts.
+pub fn ports_of_servers(host: &Host, all: impl IntoIterator<Item = ListeningPort>) -> Vec<u16> {
+    let mut of_user: HashMap<Option<u32>, usize> = HashMap::new();
+    let mut ranked = BTreeSet::new();
+    for ListeningPort { pid, port } in all {
+        if proven_to_serve(host, pid).is_some() || is_hidden(host, pid) {
+            let rank = of_user.entry(host.user(pid)).or_default();
+            *rank += 1;
+            ranked.insert((*rank, port));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    ranked.into_iter().map(|(_, port)| port).filter(|port| seen.insert(*port)).collect()
 }
 
 /// Whether the process with this number is a running mongod or mongos, by its program file.
@@ -129,6 +195,8 @@ pub fn silent_before(now: Timestamp, others: impl Iterator<Item = Timestamp>) ->
 
 #[cfg(test)]
 mod tests {
+    use sonar_sys::host::listeners::Incomplete;
+
     use super::*;
 
     #[test]
@@ -139,6 +207,18 @@ mod tests {
         assert_eq!(silent_before(at(100), [at(97)].into_iter()), at(97));
         // Another process may serve the port on another address.
         assert_eq!(silent_before(at(100), [at(97), at(5)].into_iter()), at(5));
+    }
+
+    #[test]
+    fn servers_with_too_many_open_files_are_counted_and_those_that_may_not_be_seen_are_not() {
+        let incomplete =
+            |is_cut| Incomplete { pid: 5, name: MONGOD.to_owned(), reason: String::new(), is_cut };
+        let said = |cut: &[bool]| {
+            let incomplete = cut.iter().map(|is_cut| incomplete(*is_cut)).collect();
+            ports_missing(&FoundListeners { listeners: Vec::new(), incomplete })
+        };
+        assert_eq!((said(&[]), said(&[false])), (None, None));
+        assert!(said(&[true, false, true]).unwrap().starts_with("ports of 2 servers may be missing"));
     }
 
     #[test]

@@ -108,8 +108,8 @@ impl SampleSearch {
     }
 
     fn place(&mut self, pid: u32) -> &FileThread {
-        let threads = &self.threads;
-        self.places.entry(pid).or_insert_with(|| FileThread::of(threads))
+        let (threads, host) = (&self.threads, &self.host);
+        self.places.entry(pid).or_insert_with(|| FileThread::of(threads, host.user(pid)))
     }
 
     /// Lets a thread look at the samples of a server, and waits for it a while.
@@ -209,7 +209,8 @@ impl ServerSamples {
 
     /// The samples of one of them; one of these threads reads their files.
     pub fn folder(&self, pid: u32, threads: &Arc<FileThreads>) -> ServerSampleFolder {
-        ServerSampleFolder { pid, samples: self.clone(), thread: Arc::new(FileThread::of(threads)) }
+        let thread = Arc::new(FileThread::of(threads, Host::live().user(pid)));
+        ServerSampleFolder { pid, samples: self.clone(), thread }
     }
 }
 

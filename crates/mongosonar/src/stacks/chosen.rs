@@ -100,7 +100,12 @@ mod tests {
 
     #[test]
     fn a_port_that_cannot_be_seen_is_not_said_to_be_closed() {
-        let incomplete = Incomplete { pid: 5, name: "mongod".into(), reason: "permission denied".to_owned() };
+        let incomplete = Incomplete {
+            pid: 5,
+            name: "mongod".into(),
+            reason: "permission denied".to_owned(),
+            is_cut: false,
+        };
         let found = FoundListeners { listeners: Vec::new(), incomplete: vec![incomplete] };
         let error = at_port(&found, 27_017).unwrap_err().to_string();
         assert!(error.contains("is known to listen") && error.contains("process 5"), "{error}");

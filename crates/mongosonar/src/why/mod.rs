@@ -31,7 +31,7 @@ use sonar_view::why::{
 pub use self::args::WhyArgs;
 use self::busyness::Busyness;
 use self::rows::{AskedRows, WhyRows};
-use self::server_log::ServerLogs;
+use self::server_log::{OpenedLogs, ServerLogs};
 use self::server_profile::{ProfileReader, ProfiledSpan};
 use crate::args::when::now;
 use crate::capture::ThreadWindow;
@@ -90,6 +90,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         ports,
         processes: processes.clone(),
         encrypted,
+        logs: Vec::new(),
         reads_sockets,
         rings,
         threads: 1,
@@ -97,16 +98,16 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let helpers = plan.start_helpers(Some(split))?;
     let target = args.server.named(only_port)?;
     let disk_test = args.disk_test.as_deref().map(disk::compare::read).transpose()?;
-    let mut session = helpers.open(target.clone())?;
     let logs = match (args.no_log, args.log.as_slice()) {
-        (true, _) => ServerLogs::default(),
-        (false, []) => ServerLogs::of_processes(&processes),
-        (false, paths) => ServerLogs::open(paths, &processes)?,
+        (true, _) => OpenedLogs::default(),
+        (false, []) => OpenedLogs::of_processes(&processes),
+        (false, paths) => OpenedLogs::open(paths, &processes)?,
     };
-    let has_server_side = !logs.paths().is_empty() || target.is_some();
+    let mut session = helpers.open(target.clone())?;
+    let has_server_side = !logs.is_empty() || target.is_some();
     let start = |target| ProfileReader::start(target, &processes, confined, &session.gate);
     let profiler = target.map(start).transpose()?;
-    session.look_up(&[])?;
+    session.look_up()?;
     let stop = session.drop_privileges(Signals::catch(StopBehavior::Report)?)?;
     let names = session.names(&stop)?;
     // Who ends it before it has begun needs no profile, which the server may not give soon.
@@ -120,6 +121,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         ..CaptureTask::default()
     })?;
     let capture = WhyCapture { session, capture, windows, coverage: Coverage::default() };
+    let logs = logs.follow();
     let servers = TracedServers { args, processes, sample, trace, meeting, capture, stop };
     let report =
         servers.report(ServerSources { names, logs, profiler, has_server_side }, disk_test.as_ref())?;

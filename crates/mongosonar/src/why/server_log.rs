@@ -1,13 +1,15 @@
 //! The logs of the traced servers, followed while the trace lasts.
 //!
-//! They are opened before privileges are dropped, and not again: after a rotation nothing more is read.
+//! A helper opens them before privileges are dropped, and nobody does again: after a rotation nothing more is read.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use sonar_core::Source;
 use sonar_core::time_split::ServerOperation;
 use sonar_decode::entry::ParsedEntry;
@@ -19,7 +21,10 @@ use sonar_sys::host::regular;
 
 use super::server_operation::DescribedOperations;
 use crate::args::when::now;
-use crate::input::follow::{FileFollower, FileIdentity, FollowStart, FollowedPlace, LineSink};
+use crate::confinement::reading_apart::{ReadApart, read_each};
+use crate::input::follow::{
+    FileFollower, FileIdentity, FileThread, FollowStart, FollowedFile, FollowedPlace, LineSink,
+};
 use crate::servers;
 use crate::servers::configuration::named_log;
 use crate::servers::log_location::{LocatedLog, unreadable};
@@ -27,61 +32,127 @@ use crate::servers::log_location::{LocatedLog, unreadable};
 /// The most logs of a process.
 const MAX_LOGS: usize = 4;
 
-/// Logs that are followed.
-#[derive(Default)]
-pub struct ServerLogs(Vec<TracedLog>);
+/// What a helper reads of a process: any of it may be withheld.
+#[derive(Serialize, Deserialize)]
+struct ProcessLogs {
+    /// Those that were opened.
+    logs: Vec<FoundLog>,
+    /// Which files it writes logs into, whoever may read them.
+    written: Vec<FileIdentity>,
+    /// Why the others could not be opened.
+    problems: Vec<String>,
+}
 
-impl ServerLogs {
-    /// Opens these logs; each belongs to the process that has it open.
+/// A log of a process.
+#[derive(Serialize, Deserialize)]
+struct FoundLog {
+    /// As the process sees it.
+    path: String,
+    identity: FileIdentity,
+}
+
+impl ProcessLogs {
+    /// Those that a process writes: the one that its arguments or configuration say, and other open files called `*.log`.
+    fn of(process: u32) -> (Self, Vec<File>) {
+        let (mut files, mut logs, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+        let said = said_log(process).transpose().unwrap_or_else(|reason| {
+            problems.push(reason);
+            None
+        });
+        let mut add = |path: PathBuf, opened: io::Result<File>| match opened
+            .and_then(|file| Ok((identity_of(&file)?, file)))
+        {
+            Ok((identity, file)) => {
+                logs.push(FoundLog { path: path.display().to_string(), identity });
+                files.push(file);
+            }
+            Err(error) => problems.push(unreadable(&path, &error)),
+        };
+        said.iter().for_each(|log| add(log.path(), log.open()));
+        let written = written_logs(process);
+        written.iter().for_each(|log| add(log.path.clone(), log.open()));
+        let written = written.iter().map(|log| log.identity).collect();
+        (Self { logs, written, problems }, files)
+    }
+
+    /// Those of each of these processes.
+    fn of_each(processes: &[u32]) -> Vec<ReadApart<Self>> {
+        read_each("reading the logs of servers", processes, Self::of)
+    }
+}
+
+/// A log that is open.
+struct OpenedLog {
+    path: PathBuf,
+    file: File,
+    /// Whose it is, if that is known.
+    process: Option<u32>,
+    identity: FileIdentity,
+}
+
+/// Logs that are open and not yet followed.
+#[derive(Default)]
+pub struct OpenedLogs(Vec<OpenedLog>);
+
+impl OpenedLogs {
+    /// Opens these logs; each belongs to the process that has it open. Call it before any thread is started.
     ///
     /// # Errors
     /// One of them cannot be opened.
     pub fn open(paths: &[PathBuf], processes: &[u32]) -> Result<Self> {
+        let of_processes = ProcessLogs::of_each(processes);
         let open = |path: &PathBuf| {
             let cannot = || format!("cannot open the log {}", path.display());
             let file = regular::open(path).with_context(cannot)?;
             let identity = identity_of(&file).with_context(cannot)?;
-            let has_it = |process: &&u32| written_logs(**process).iter().any(|log| log.identity == identity);
-            let process = processes.iter().find(has_it).copied();
-            TracedLog::new(path.clone(), file, process).with_context(cannot)
+            let has_it = |one: &&ReadApart<ProcessLogs>| one.said.written.contains(&identity);
+            let process = of_processes.iter().find(has_it).map(|one| one.process);
+            Ok(OpenedLog { path: path.clone(), file, process, identity })
         };
         paths.iter().map(open).collect::<Result<_>>().map(Self)
     }
 
     /// The logs that these processes write: the one that their arguments or configuration say, and other open files
-    /// called `*.log`.
+    /// called `*.log`. Call it before any thread is started.
     pub fn of_processes(processes: &[u32]) -> Self {
-        let mut logs: Vec<TracedLog> = Vec::new();
-        for &process in processes {
+        let mut logs: Vec<OpenedLog> = Vec::new();
+        for ReadApart { process, said, files } in ProcessLogs::of_each(processes) {
             let before = logs.len();
-            let mut add = |path: PathBuf, opened: io::Result<File>| {
-                let traced = opened.and_then(|file| TracedLog::new(path.clone(), file, Some(process)));
-                match traced {
-                    Ok(log) if logs.iter().any(|other| other.identity == log.identity) => None,
-                    Ok(log) => {
-                        logs.push(log);
-                        None
-                    }
-                    Err(error) => Some(unreadable(&path, &error)),
+            for (FoundLog { path, identity }, file) in said.logs.into_iter().zip(files) {
+                if !logs.iter().any(|other| other.identity == identity) {
+                    logs.push(OpenedLog { path: path.into(), file, process: Some(process), identity });
                 }
-            };
-            let said = match said_log(process) {
-                Some(Ok(log)) => add(log.path(), log.open()),
-                Some(Err(reason)) => Some(reason),
-                None => None,
-            };
-            let others = written_logs(process);
-            let mut problems: Vec<String> = said.into_iter().collect();
-            problems.extend(others.into_iter().filter_map(|log| add(log.path.clone(), log.open())));
+            }
             // Another log that was found is no reason for words about the first.
             if logs.len() == before {
-                let pid = process;
-                problems.iter().for_each(|why| eprintln!("mongosonar: process {pid}: {why}"));
+                said.problems.iter().for_each(|why| eprintln!("mongosonar: process {process}: {why}"));
             }
         }
         Self(logs)
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Follows them from their ends on. Threads wait for their file systems: call it when privileges are dropped.
+    pub fn follow(self) -> ServerLogs {
+        let threads = Arc::default();
+        let follow = |log: OpenedLog| {
+            let path = log.path.clone();
+            let owner = log.process.and_then(|process| Host::live().user(process));
+            let traced = TracedLog::new(log, FileThread::of(&threads, owner));
+            traced.inspect_err(|error| eprintln!("mongosonar: {}", unreadable(&path, error))).ok()
+        };
+        ServerLogs(self.0.into_iter().filter_map(follow).collect())
+    }
+}
+
+/// Logs that are followed.
+pub struct ServerLogs(Vec<TracedLog>);
+
+impl ServerLogs {
     /// Their paths.
     pub fn paths(&self) -> Vec<String> {
         self.0.iter().map(|log| log.path.display().to_string()).collect()
@@ -111,19 +182,22 @@ struct TracedLog {
     /// Whose it is, if that is known.
     process: Option<u32>,
     identity: FileIdentity,
+    thread: Arc<FileThread>,
     follower: FileFollower<LogPlace>,
     reader: LogReader,
     has_failed: bool,
 }
 
 impl TracedLog {
-    /// Follows a log from its end on.
-    fn new(path: PathBuf, file: File, process: Option<u32>) -> io::Result<Self> {
-        let identity = identity_of(&file)?;
-        let follower = FileFollower::new(LogPlace(identity), Some(file.into()), FollowStart::End)?;
+    /// Follows a log from its end on; `thread` reads it.
+    fn new(log: OpenedLog, thread: FileThread) -> io::Result<Self> {
+        let OpenedLog { path, file, process, identity } = log;
+        let thread = Arc::new(thread);
+        let file = FollowedFile::new(file, Some(thread.clone()));
+        let follower = FileFollower::new(LogPlace(identity), Some(file), FollowStart::End)?;
         let reference_ms = i64::try_from(now().unix_ns() / 1_000_000).unwrap_or(i64::MAX);
         let reader = LogReader::new(LogSettings { reference_ms, ..LogSettings::default() });
-        Ok(Self { path, process, identity, follower, reader, has_failed: false })
+        Ok(Self { path, process, identity, thread, follower, reader, has_failed: false })
     }
 
     fn poll(&mut self, each: &mut impl FnMut(ServerOperation)) -> io::Result<()> {
@@ -132,9 +206,10 @@ impl TracedLog {
     }
 
     fn finish(mut self, each: &mut impl FnMut(ServerOperation)) -> u64 {
-        let is_replaced = fs::metadata(&self.path)
-            .is_ok_and(|found| (found.dev(), found.ino()) != (self.identity.device, self.identity.inode));
-        if is_replaced {
+        let path = self.path.clone();
+        let now = self.thread.run(move || fs::metadata(path)).and_then(|found| found);
+        let own = (self.identity.device, self.identity.inode);
+        if now.is_ok_and(|found| (found.dev(), found.ino()) != own) {
             eprintln!(
                 "mongosonar: {} was rotated during the trace: lines written after that were not read",
                 self.path.display()
@@ -173,9 +248,7 @@ fn said_log(process: u32) -> Option<Result<LocatedLog, String>> {
 /// says.
 fn written_logs(process: u32) -> Vec<WrittenLog> {
     let host = Host::live();
-    // Whatever its program is.
-    let name = host.text(&format!("proc/{process}/comm")).unwrap_or_default();
-    let Some(process) = host.process(process, &[name.trim_end()]) else { return Vec::new() };
+    let Some(process) = servers::whatever(&host, process) else { return Vec::new() };
     let named = named_log(&host, &process);
     let mut logs: Vec<WrittenLog> = Vec::new();
     for (number, path) in process.open_files() {
@@ -284,7 +357,13 @@ mod tests {
         let found = written_logs(std::process::id());
         let log = found.iter().find(|log| log.path == path).unwrap();
         assert_eq!(log.identity, identity_of(&file).unwrap());
-        let mut logs = ServerLogs::open(std::slice::from_ref(&path), &[std::process::id()]).unwrap();
+        let opened = ProcessLogs::of(std::process::id());
+        let of_path = |log: &&FoundLog| path == std::path::Path::new(&log.path);
+        assert_eq!(opened.0.logs.iter().find(of_path).unwrap().identity, identity_of(&file).unwrap());
+        assert_eq!(opened.0.logs.len(), opened.1.len());
+        let (process, identity) = (Some(std::process::id()), identity_of(&file).unwrap());
+        let log = OpenedLog { path: path.clone(), file: File::open(&path).unwrap(), process, identity };
+        let mut logs = OpenedLogs(vec![log]).follow();
         assert_eq!(logs.paths(), [path.display().to_string()]);
         for line in [SLOW, INTERNAL, OLD, &SLOW[..100], b"\n"] {
             file.write_all(line).unwrap();

@@ -71,6 +71,8 @@ pub struct Incomplete {
     pub name: String,
     /// What could not be read, and why.
     pub reason: String,
+    /// It has more open files than were looked at.
+    pub is_cut: bool,
 }
 
 /// The most listening sockets of a process, and of all processes of a search together.
@@ -103,7 +105,7 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
                     origin: ListenerOrigin::CommandLine,
                 }));
                 let reason = format!("its open files cannot be read ({})", brief(&error));
-                found.incomplete.push(Incomplete { pid, name: name.clone(), reason });
+                found.incomplete.push(Incomplete { pid, name: name.clone(), reason, is_cut: false });
                 continue;
             }
         };
@@ -112,7 +114,7 @@ pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListe
             if !directory.exists() {
                 continue;
             }
-            found.incomplete.push(Incomplete { pid, name: name.clone(), reason });
+            found.incomplete.push(Incomplete { pid, name: name.clone(), reason, is_cut: held.is_cut });
         }
         let listener = |address| {
             let origin = ListenerOrigin::Socket;
@@ -399,9 +401,9 @@ mod tests {
         (3..=1_024).for_each(|pid| drop(tree.process(pid, "mongod", &[])));
         let found = Host::of_proc(&tree.0).listeners(SEARCH).unwrap();
         assert_eq!(found.listeners, [listener(1, "mongod", "127.0.0.1:27017", ListenerOrigin::Socket)]);
-        let said = |one: &Incomplete| (one.pid, one.reason.clone());
+        let said = |one: &Incomplete| (one.pid, one.reason.clone(), one.is_cut);
         let said: Vec<_> = found.incomplete.iter().map(said).collect();
-        assert_eq!(said, [(2, "it has too many open files".to_owned())]);
+        assert_eq!(said, [(2, "it has too many open files".to_owned(), true)]);
         let process = &Host::of_proc(&tree.0).processes(SEARCH.names)[1];
         assert_eq!(process.open_files().count() as u64, share);
     }

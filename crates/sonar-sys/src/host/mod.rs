@@ -153,6 +153,11 @@ impl Host {
         process::stat(&self.proc_root, pid)
     }
 
+    /// The user who started a process, by number; `None` if that cannot be read.
+    pub fn user(&self, pid: u32) -> Option<u32> {
+        process::user(&self.proc_root.join(pid.to_string()))
+    }
+
     /// The block devices.
     ///
     /// # Errors

@@ -116,6 +116,13 @@ fn identity(folder: &Path) -> (Option<u64>, Option<ProgramFile>) {
     (stat.map(|stat| stat.started), ProgramFile::at(folder.join("exe")))
 }
 
+/// The user who started a process, by its folder in `/proc`; `None` if that cannot be read.
+pub(super) fn user(folder: &Path) -> Option<u32> {
+    let text = small(&folder.join("status"))?;
+    let ids = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// The content of `/proc/PID/stat` (proc_pid_stat(5)).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -328,10 +335,8 @@ impl Process {
     }
 
     /// The user who started it, by number; `None` if that cannot be read.
-    pub(super) fn user(&self) -> Option<u32> {
-        let text = small(&self.folder.join("status"))?;
-        let ids = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-        ids.split_ascii_whitespace().next()?.parse().ok()
+    pub fn user(&self) -> Option<u32> {
+        user(&self.folder)
     }
 
     /// The program that it ran when it was found; `None` without permission, and of a copy.

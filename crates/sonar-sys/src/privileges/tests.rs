@@ -6,6 +6,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::process::Command;
 use std::thread;
 
+use rustix::io::{Errno, ioctl_fionread};
+
 use super::*;
 
 /// What a thread may still do.
@@ -505,6 +507,28 @@ fn landlock_too_limits_a_reader_to_reading() {
     match result {
         Some(allowed) => assert_eq!(allowed, [true, true, true, false, false, false]),
         None => println!("skipped: this kernel has no Landlock"),
+    }
+}
+
+#[test]
+fn landlock_refuses_requests_to_devices_that_are_opened_later() {
+    if landlock().is_none_or(|version| version < 5) {
+        return println!("skipped: this kernel's Landlock does not know devices");
+    }
+    let asked = |confine: fn()| {
+        let asked = thread::spawn(move || {
+            set_no_new_privs(true).unwrap();
+            let before = File::open("/dev/zero").unwrap();
+            confine();
+            let after = File::open("/dev/zero").unwrap();
+            [before, after].map(|device| ioctl_fionread(device).unwrap_err())
+        });
+        asked.join().unwrap()
+    };
+    let limits: [fn(); 2] =
+        [|| refuse_changes(true).unwrap(), || limit_files(&[Path::new("/dev")], &[]).unwrap()];
+    for limit in limits {
+        assert_eq!(asked(limit), [Errno::NOTTY, Errno::ACCESS]);
     }
 }
 

@@ -73,9 +73,14 @@ impl MappedFile {
 
     /// Its name without folders.
     pub fn name(&self) -> &str {
-        let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
-        path.rsplit('/').next().unwrap_or(path)
+        file_name(&self.path)
     }
+}
+
+/// The name of a mapped file without folders, by its path.
+pub fn file_name(path: &str) -> &str {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapType, RingBufferBuilder};
 use rustix::time::ClockId;
 use sonar_core::{Plaintext, PlaintextEvent, TlsSuite};
 
-pub use self::files::{MappedFile, executed_files};
+pub use self::files::{MappedFile, executed_files, file_name};
 use self::probes::ProbedFile;
 pub(crate) use self::probes::{CallPrograms, TlsProbes};
 pub use self::probes::{TlsCall, TlsSites};
@@ -164,6 +164,12 @@ impl TlsTracer {
     /// Whether one more process can be followed.
     pub fn has_room(&self) -> bool {
         self.skeleton.maps.tls_processes.keys().count() < MAX_PROCESSES
+    }
+
+    /// The processes that are followed now.
+    pub fn followed(&self) -> Vec<u32> {
+        let keys = self.skeleton.maps.tls_processes.keys();
+        keys.filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?))).collect()
     }
 
     fn follows(&self, process: u32) -> bool {

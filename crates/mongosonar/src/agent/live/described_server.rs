@@ -35,6 +35,8 @@ pub struct FoundServer {
     pub pid: u32,
     /// When that started, in clock ticks since boot: distinguishes it from a later process of its number.
     pub started: u64,
+    /// The user who started it, by number; `None` if that is not known.
+    pub user: Option<u32>,
     /// Its program: `mongod` or `mongos`.
     pub name: String,
     /// Its log; `None` if it writes none into a file, or nothing says which.
@@ -146,6 +148,7 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
         port,
         pid: process.pid,
         started,
+        user: process.user(),
         name: process.name.clone(),
         log: place.as_ref().ok().map(|place| place.path(process)),
         no_log: place.as_ref().err().cloned(),

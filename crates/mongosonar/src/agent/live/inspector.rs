@@ -122,8 +122,9 @@ pub struct Inspection {
     /// What was read when the configuration file was last read again, with its number.
     next: Option<(u64, Vec<ServerTable>)>,
     known: Vec<KnownServer>,
-    /// It was said that there are too many servers.
+    /// It was said that there are too many servers, and that ports may be missing.
     has_left_out: bool,
+    has_missed_ports: bool,
     /// Look at files, by the process whose these are.
     places: BTreeMap<(u32, InspectedPart), FileThread>,
     /// The threads that do it. They are few, however many servers there are.
@@ -134,8 +135,8 @@ impl Inspection {
     /// With these servers in the configuration file that was named.
     fn new(config: Option<PathBuf>, configured: Vec<ServerTable>) -> Self {
         let (next, known, places, threads) = (None, Vec::new(), BTreeMap::new(), Arc::default());
-        let (host, has_left_out) = (Host::live(), false);
-        Self { host, config, configured, next, known, has_left_out, places, threads }
+        let (host, has_left_out, has_missed_ports) = (Host::live(), false, false);
+        Self { host, config, configured, next, known, has_left_out, has_missed_ports, places, threads }
     }
 
     /// The servers of this host: processes that run the program of one, and hold a socket that listens. What a process
@@ -168,6 +169,11 @@ impl Inspection {
             }
         }
         if let Some(said) = self.leave_out(left_out) {
+            eprintln!("mongosonar: {said}");
+        }
+        if let Some(said) = servers::ports_missing(&listeners)
+            && !std::mem::replace(&mut self.has_missed_ports, true)
+        {
             eprintln!("mongosonar: {said}");
         }
         // Another server may have the port now.
@@ -232,8 +238,8 @@ impl Inspection {
     }
 
     fn place(&mut self, pid: u32, part: InspectedPart) -> &FileThread {
-        let threads = &self.threads;
-        self.places.entry((pid, part)).or_insert_with(|| FileThread::of(threads))
+        let (threads, host) = (&self.threads, &self.host);
+        self.places.entry((pid, part)).or_insert_with(|| FileThread::of(threads, host.user(pid)))
     }
 
     fn reload(&mut self, configuration: ConfigurationUse) -> io::Result<Vec<ServerFiles>> {

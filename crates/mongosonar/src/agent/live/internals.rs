@@ -82,6 +82,7 @@ pub fn run(task: &FollowTask) {
         }
         let lost: u64 = sources.values().map(|source| source.follower.counts().damaged).sum();
         task.board.lost(Collector::Internals, lost_before + lost);
+        task.board.notes(Collector::Internals, threads.notes());
         let schemas = sources.values().map(|source| source.follower.schema_bytes()).sum();
         task.board.held.set(Holder::Schemas, schemas);
         if sources
@@ -131,7 +132,8 @@ impl SampleSource {
     fn new(server: &FoundServer, inspector: &Arc<Inspector>, threads: &Arc<FileThreads>) -> Self {
         let time = now();
         let path = server.diagnostic.clone().unwrap_or_default();
-        let folder = InspectedFolder::new(path, inspector.clone(), Arc::new(FileThread::of(threads)));
+        let thread = Arc::new(FileThread::of(threads, server.user));
+        let folder = InspectedFolder::new(path, inspector.clone(), thread);
         let after_ms = i64::try_from(time.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
         Self {
             server: server.clone(),

@@ -160,7 +160,7 @@ impl<'a> LogsFollower<'a> {
             let source = self.sources.entry(server.port).or_insert_with(|| LogSource {
                 server: server.clone(),
                 log: None,
-                thread: Arc::new(FileThread::of(&self.threads)),
+                thread: Arc::new(FileThread::of(&self.threads, server.user)),
                 backoff: Backoff::default(),
                 unread_since: None,
                 stated: self.stated.remove(&server.port).unwrap_or_default(),
@@ -186,6 +186,7 @@ impl<'a> LogsFollower<'a> {
             }
         }
         self.task.board.held.set(Holder::Logs, forget_lines(&mut self.sources, &mut self.windows));
+        self.task.board.notes(Collector::Log, self.threads.notes());
         let lost: u64 = self.sources.values().filter_map(|one| one.log.as_ref()).map(FollowedLog::lost).sum();
         self.task.board.lost(Collector::Log, self.lost_before + lost);
         if self.sources.is_empty() {

@@ -103,12 +103,12 @@ pub struct SplitSearch {
 }
 
 impl SplitSearch {
-    /// For every mongod and mongos of this host, and these connections.
+    /// For every mongod and mongos of this host that proves to be one, and these connections.
     ///
     /// # Errors
     /// A helper process cannot be started. The kernel, or a missing privilege.
     pub fn new(connections: ConnectionSample, plan: SplitPlan) -> Result<Self> {
-        let processes = servers::in_order_of_places(servers::mongodb(&Host::live()), MAX_PROCESSES);
+        let processes = servers::in_order_of_places(servers::proven_to_listen(&Host::live()), MAX_PROCESSES);
         let helpers = SplitHelpers::start(&processes, None, connections, plan)?;
         let meeting = Arc::new(Mutex::new(SplitMeeting::new(JoinedQueue::default()).with_room(ROOM)));
         Ok(Self { helpers, meeting, connections })

@@ -28,8 +28,8 @@ use crate::capture::ports::Listened;
 use crate::exit::usage;
 use crate::servers;
 
-/// The processes to trace: those that were asked for, else each mongod and mongos of this machine, or only those that
-/// listen on the named ports. Where there are more than can be traced, those that get a place come first.
+/// The processes to trace: those that were asked for, else each mongod and mongos of this machine that proves to be one, or
+/// only those that listen on the named ports. Where there are more than can be traced, those that get a place come first.
 ///
 /// # Errors
 /// A named process does not exist, no mongod or mongos runs here, or none listens on `ports`.
@@ -41,7 +41,7 @@ pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<u32>> {
     if !asked.is_empty() {
         return Ok(asked.to_vec());
     }
-    let found = servers::in_order_of_places(servers::mongodb(&host), MAX_PROCESSES);
+    let found = servers::in_order_of_places(servers::proven_to_listen(&host), MAX_PROCESSES);
     if found.is_empty() {
         bail!("no mongod or mongos runs here: name a process with --pid");
     }

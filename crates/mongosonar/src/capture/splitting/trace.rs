@@ -55,12 +55,9 @@ impl SplitHelpers {
         let (processes, others) = processes.split_at(processes.len().min(MAX_PROCESSES));
         let mut without_place = RefusedServers::default();
         without_place.note(others.len());
-        let library = |process: &u32| Some((*process, TlsLibrary::read_apart(*process)?));
         let libraries = match plan.encrypted {
             EncryptedAccess::Off => Vec::new(),
-            EncryptedAccess::Cheap | EncryptedAccess::AnyCost => {
-                processes.iter().filter_map(library).collect()
-            }
+            EncryptedAccess::Cheap | EncryptedAccess::AnyCost => TlsLibrary::read_apart(processes),
         };
         let files = OpenFiles::new(plan.confined, plan.files);
         let mut classifier = WaitClassifier::new(classes, processes, plan)?;

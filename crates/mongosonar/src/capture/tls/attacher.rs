@@ -329,9 +329,17 @@ impl Attacher<'_> {
         let mut candidates = self.seen.candidates(all, Instant::now(), at_all);
         candidates.retain(|process| self.task.wants(*process));
         let mut news = Vec::new();
-        for process in serving(host, &candidates, listened) {
+        let serving = serving(host, &candidates, listened);
+        let mut placed: Vec<u32> =
+            self.tracer.followed().into_iter().chain(serving.iter().copied()).collect();
+        if placed.len() > MAX_PROCESSES {
+            placed = servers::with_places(host, placed, MAX_PROCESSES);
+        }
+        for process in serving {
             let library = match self.source {
-                _ if !self.tracer.has_room() => Err(format!("{MAX_PROCESSES} others are")),
+                _ if !self.tracer.has_room() && !placed.contains(&process) => {
+                    Err(format!("{MAX_PROCESSES} others are"))
+                }
                 PlaintextSource::Sockets => Ok(None),
                 PlaintextSource::Library => self.library(process).map_err(|error| error.to_string()),
             };
@@ -346,6 +354,9 @@ impl Attacher<'_> {
                 }
             };
             self.places.remove(&process);
+            if self.source == PlaintextSource::Sockets || library.is_some() {
+                news.extend(self.make_room(process, &placed));
+            }
             let note = match self.source {
                 PlaintextSource::Sockets => match self.attach_sockets(process) {
                     Ok(()) => format!("reading the sockets of process {process}"),
@@ -356,12 +367,12 @@ impl Attacher<'_> {
                     match self.attach(process, &library) {
                         Ok(()) => {
                             news.push(AttacherNews::Attached);
-                            let name = library.mapped.name();
+                            let name = library.name();
                             format!("reading encrypted connections of process {process} in {name}")
                         }
                         Err(error) => format!(
                             "encrypted connections of process {process} cannot be read in {}: {error:#}",
-                            library.mapped.path
+                            library.path
                         ),
                     }
                 }
@@ -371,11 +382,26 @@ impl Attacher<'_> {
         news
     }
 
+    /// Leaves a process without a place where there is no room for one that has a place.
+    fn make_room(&mut self, process: u32, placed: &[u32]) -> Option<AttacherNews> {
+        if self.tracer.has_room() {
+            return None;
+        }
+        let (gone, others) = giving_way(self.tracer.followed(), placed)?;
+        // If that fails, following the other one does, too.
+        self.tracer.leave_all_but(&others).ok();
+        self.seen.note(gone, SeenProcess::Later);
+        Some(AttacherNews::Note(format!(
+            "process {gone} is not read any more: process {process} has its place"
+        )))
+    }
+
     /// The TLS library of a process, if it has one. A thread looks for it, because a process can make whoever reads its
     /// mappings wait for ever.
     fn library(&mut self, process: u32) -> io::Result<Option<TlsLibrary>> {
         let threads = &self.threads;
-        let place = self.places.entry(process).or_insert_with(|| FileThread::of(threads));
+        let place =
+            self.places.entry(process).or_insert_with(|| FileThread::of(threads, Host::live().user(process)));
         place.run_within(PATIENCE, move || TlsLibrary::of(process))
     }
 
@@ -392,6 +418,12 @@ impl Attacher<'_> {
         }
         Ok(self.tracer.follow(process)?)
     }
+}
+
+/// Of these processes one that has no place, and the others; `None` if all of them have one.
+fn giving_way(mut followed: Vec<u32>, placed: &[u32]) -> Option<(u32, Vec<u32>)> {
+    let at = followed.iter().position(|process| !placed.contains(process))?;
+    Some((followed.swap_remove(at), followed))
 }
 
 /// Those of the processes that serve the ports. Ports that were found are those of servers, and in another network namespace
@@ -448,6 +480,27 @@ mod tests {
             [7],
             "its port has no room among those that are captured"
         );
+    }
+
+    #[test]
+    fn a_server_that_starts_later_gets_a_place_among_any_number_of_another_user() {
+        let proc = tempfile::tempdir().unwrap();
+        let process = |pid: u32, user: u32, program: &str| {
+            let folder = proc.path().join(pid.to_string());
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("comm"), "mongod\n").unwrap();
+            fs::write(folder.join("status"), format!("Uid:\t{user}\t{user}\t{user}\t{user}\n")).unwrap();
+            symlink(program, folder.join("exe")).unwrap();
+        };
+        let places = MAX_PROCESSES as u32;
+        (1..=places).for_each(|pid| process(pid, 1_000, "/home/mongod"));
+        process(places + 1, 1_000, "/home/mongod");
+        process(places + 2, 999, "/usr/bin/mongod");
+        let placed = servers::with_places(&Host::of_proc(proc.path()), 1..=places + 2, MAX_PROCESSES);
+        assert!(placed.contains(&(places + 2)) && !placed.contains(&(places + 1)), "{placed:?}");
+        let (gone, others) = giving_way((1..=places).collect(), &placed).unwrap();
+        assert_eq!((gone, others.len()), (places, MAX_PROCESSES - 1));
+        assert_eq!(giving_way(others, &placed), None);
     }
 
     #[test]

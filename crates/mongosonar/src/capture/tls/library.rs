@@ -1,57 +1,103 @@
 //! The TLS library of a process, and where to attach to it.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 use sonar_decode::tls::{CallSites, ProbeSites, SitesError};
+use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
-use sonar_sys::tls::{MappedFile, TlsCall, TlsSites, executed_files};
+use sonar_sys::tls::{TlsCall, TlsSites, executed_files, file_name};
 
 use crate::confinement::privileges::{HelperTask, TLS_HELPER_BYTES, helper_with};
+use crate::confinement::reading_apart::{APART_PATIENCE, read_each};
 
 /// The longest answer of the helper that looks into a file, in bytes.
 const MAX_SAID: u64 = 4_096;
+/// What does not work where libraries cannot be found.
+const WHAT: &str = "dividing the time of encrypted operations";
 
 /// The TLS library of a process, and what was found in it.
 pub struct TlsLibrary {
     /// The library, or the program into which it is linked: its path, as the process sees it.
-    pub mapped: MappedFile,
+    pub path: String,
     /// The file in which `sites` were found; a path may lead to another one by now.
-    file: io::Result<File>,
+    file: Result<File, String>,
     sites: Result<ProbeSites, SitesError>,
+}
+
+/// A file that may be the TLS library of a process.
+#[derive(Serialize, Deserialize)]
+struct MappedLibrary {
+    path: String,
+    /// It is the program, and counts only if the library is linked into it.
+    is_program: bool,
+    /// Why it could not be opened.
+    error: Option<String>,
+}
+
+impl MappedLibrary {
+    /// That of a process, opened.
+    fn of(process: u32) -> Option<(Self, Option<File>)> {
+        let files = executed_files(process).ok()?;
+        let library = files.iter().find(|file| file.name().starts_with("libssl"));
+        let program = || {
+            let program = std::fs::read_link(format!("/proc/{process}/exe")).ok()?;
+            files.iter().find(|file| program.to_str() == Some(file.path.as_str()))
+        };
+        let mapped = library.or_else(program)?;
+        let (file, error) = match mapped.open() {
+            Ok(file) => (Some(file), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Some((Self { path: mapped.path.clone(), is_program: library.is_none(), error }, file))
+    }
+
+    /// With what was found in the file, which is `None` if it could not be opened.
+    fn with(
+        self,
+        file: Option<File>,
+        find: impl FnOnce(&File) -> Result<ProbeSites, SitesError>,
+    ) -> Option<TlsLibrary> {
+        let file = file.ok_or(self.error.unwrap_or_default());
+        let sites = file.as_ref().map_err(|error| SitesError::Format(error.clone())).and_then(find);
+        // That it has none is not known where nobody can say it.
+        let counts = !self.is_program || sites.is_ok() || sites == unanswered();
+        counts.then_some(TlsLibrary { path: self.path, file, sites })
+    }
 }
 
 impl TlsLibrary {
     /// The library that a process has mapped, or its program, if the library is linked into it; `None` if it has none.
     pub fn of(process: u32) -> Option<Self> {
-        Self::found(process, |file| ProbeSites::find(file))
+        let (mapped, file) = MappedLibrary::of(process)?;
+        mapped.with(file, |file| ProbeSites::find(file))
     }
 
-    /// The same, where a helper looks into the file, for a process that has privileges: any user may have built the library
-    /// that a server uses. Call it before any thread is started.
-    pub fn read_apart(process: u32) -> Option<Self> {
-        Self::found(process, sites_apart)
-    }
-
-    fn found(process: u32, find: fn(&File) -> Result<ProbeSites, SitesError>) -> Option<Self> {
-        let files = executed_files(process).ok()?;
-        if let Some(file) = files.iter().find(|file| file.name().starts_with("libssl")) {
-            return Some(Self::open(file, find));
-        }
-        let program = std::fs::read_link(format!("/proc/{process}/exe")).ok()?;
-        let file = files.iter().find(|file| program.to_str() == Some(file.path.as_str()))?;
-        Some(Self::open(file, find)).filter(|library| library.sites.is_ok())
-    }
-
-    fn open(mapped: &MappedFile, find: fn(&File) -> Result<ProbeSites, SitesError>) -> Self {
-        let file = mapped.open();
-        let sites = match &file {
-            Ok(file) => find(file),
-            Err(error) => Err(SitesError::Format(error.to_string())),
-        };
-        Self { mapped: mapped.clone(), file, sites }
+    /// The same of each of these processes that has one, for a process that has privileges. A helper finds the files, which
+    /// processes may withhold, and others look into them: any user may have built the library that a server uses. What
+    /// is not found in time is left out, which is said. Call it before any thread is started.
+    pub fn read_apart(processes: &[u32]) -> Vec<(u32, Self)> {
+        let found = read_each(WHAT, processes, |process| match MappedLibrary::of(process) {
+            Some((mapped, file)) => (Some(mapped), file.into_iter().collect()),
+            None => (None, Vec::new()),
+        });
+        // All of them first, so that one that does not answer holds up no other one.
+        let until = Instant::now() + APART_PATIENCE;
+        let looking = found.into_iter().filter_map(|mut one| {
+            let file = one.files.pop();
+            let helper = file.as_ref().and_then(sites_helper);
+            Some((one.process, one.said?, file, helper))
+        });
+        let looking: Vec<_> = looking.collect();
+        let heard = looking.into_iter().filter_map(|(process, mapped, file, helper)| {
+            let library = mapped.with(file, |_| sites_of(helper, until));
+            Some((process, library?))
+        });
+        heard.collect()
     }
 
     /// The open file to attach to.
@@ -60,6 +106,11 @@ impl TlsLibrary {
     /// It could not be opened.
     pub fn file(&self) -> Result<&File> {
         self.file.as_ref().map_err(|error| anyhow::anyhow!("{error}"))
+    }
+
+    /// Its name without folders.
+    pub fn name(&self) -> &str {
+        file_name(&self.path)
     }
 
     /// Where to attach. `any_cost`: also where a probe costs ten times as much.
@@ -93,8 +144,8 @@ impl TlsLibrary {
 /// with `_ex`; and the other two places. Or why there are none: `None` without the symbols.
 type SaidSites = Result<([Option<(u64, u64, bool)>; 4], [Option<u64>; 2]), Option<String>>;
 
-/// Finds the places in a file by a helper that has no privileges.
-fn sites_apart(file: &File) -> Result<ProbeSites, SitesError> {
+/// A helper that has no privileges, and finds the places in a file.
+fn sites_helper(file: &File) -> Option<Helper> {
     let task = HelperTask {
         name: "sonar-sites",
         what: "looking into a TLS library",
@@ -102,11 +153,26 @@ fn sites_apart(file: &File) -> Result<ProbeSites, SitesError> {
         keep: &[],
         duty: Duty::Showing,
     };
-    let helper = helper_with(task, &[file.as_fd()], |socket| {
+    helper_with(task, &[file.as_fd()], |socket| {
         Ok(serde_json::to_writer(socket, &said(ProbeSites::find(file)))?)
-    });
+    })
+}
+
+/// What it has found by `until`.
+fn sites_of(helper: Option<Helper>, until: Instant) -> Result<ProbeSites, SitesError> {
+    // No time at all would be an error.
+    let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let socket = helper.as_ref().and_then(|helper| helper.socket().ok());
-    socket.map_or_else(|| heard(io::empty()), heard)
+    let socket = socket.filter(|socket| socket.set_read_timeout(Some(left)).is_ok());
+    let found = socket.map_or_else(|| heard(io::empty()), heard);
+    // One that is late is not waited for again.
+    helper.iter().for_each(Helper::kill);
+    found
+}
+
+/// What is said of a file that is not found out in time.
+fn unanswered() -> Result<ProbeSites, SitesError> {
+    Err(SitesError::Format("it does not answer".to_owned()))
 }
 
 fn said(found: Result<ProbeSites, SitesError>) -> SaidSites {
@@ -122,8 +188,13 @@ fn said(found: Result<ProbeSites, SitesError>) -> SaidSites {
 }
 
 fn heard(answer: impl Read) -> Result<ProbeSites, SitesError> {
-    let ended = |_| SitesError::Format("the process that looks into it has ended".to_owned());
-    let said: SaidSites = serde_json::from_reader(answer.take(MAX_SAID)).map_err(ended)?;
+    let said: SaidSites = match serde_json::from_reader(answer.take(MAX_SAID)) {
+        Ok(said) => said,
+        Err(error) if error.io_error_kind() == Some(ErrorKind::WouldBlock) => return unanswered(),
+        Err(_) => {
+            return Err(SitesError::Format("the process that looks into it has ended".to_owned()));
+        }
+    };
     let call = |(called, returned, cheap)| CallSites { called, returned, cheap };
     match said {
         Ok((calls, [handshake, free])) => {
@@ -141,6 +212,9 @@ mod tests {
 
     #[test]
     fn what_a_helper_finds_arrives_as_it_was() {
+        let (silent, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        silent.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        assert_eq!(heard(silent), unanswered());
         let sent = |found: Result<ProbeSites, SitesError>| {
             heard(serde_json::to_vec(&said(found)).unwrap().as_slice())
         };

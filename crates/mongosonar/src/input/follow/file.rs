@@ -7,6 +7,7 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -21,6 +22,9 @@ const PROBE_PART: u32 = 4;
 const STACK: usize = 128 << 10;
 /// The most threads of one [`FileThreads`]: their stacks have to fit into the memory of a helper.
 const MAX_THREADS: usize = 24;
+/// The most threads that wait for the file systems of one owner at once, and as many that close files of that owner: one
+/// user's servers leave threads for those of others.
+const MAX_OF_OWNER: usize = 4;
 
 type FileJob = Box<dyn FnOnce() + Send>;
 
@@ -29,6 +33,8 @@ type FileJob = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub struct FileThreads {
     state: Mutex<FileThreadsState>,
+    /// How often nobody was asked because so many places of the same owner do not answer.
+    refused: AtomicU64,
     /// Another patience, for tests.
     patience: Option<Duration>,
     /// What threads were to do that never get to run, in tests.
@@ -42,11 +48,22 @@ struct FileThreadsState {
     spare: Option<FileWorker>,
     /// Closes files; nobody waits for it.
     closer: Option<FileWorker>,
+    /// Those that were late, and may still be.
+    late: Vec<OwnedWork>,
+    /// Those that close files, until they have.
+    closing: Vec<OwnedWork>,
     /// Each thread has one more of it until it ends.
     running: Arc<()>,
 }
 
+/// What a thread does for one owner.
+struct OwnedWork {
+    owner: Option<u32>,
+    worker: FileWorker,
+}
+
 /// A thread.
+#[derive(Clone)]
 struct FileWorker {
     to: Sender<FileJob>,
     /// Dropped once its last work has ended, in whichever way.
@@ -57,6 +74,8 @@ struct FileWorker {
 #[derive(Default)]
 pub struct FileThread {
     threads: Arc<FileThreads>,
+    /// Whose files these are, by the number of the user.
+    owner: Option<u32>,
     /// What nobody waits for any more.
     late: Mutex<Option<LateWork>>,
 }
@@ -74,6 +93,8 @@ enum WhyLate {
     FileSystem,
     /// No thread gets to run.
     Processors,
+    /// Nobody asked it: too many others of its owner do not answer.
+    OthersOfOwner,
 }
 
 impl std::fmt::Debug for FileThread {
@@ -95,17 +116,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FileThread {
-    /// For one place, by one of these threads.
-    pub fn of(threads: &Arc<FileThreads>) -> Self {
-        Self { threads: threads.clone(), late: Mutex::default() }
+    /// For one place of a user, by one of these threads.
+    pub fn of(threads: &Arc<FileThreads>, owner: Option<u32>) -> Self {
+        Self { threads: threads.clone(), owner, late: Mutex::default() }
     }
 
     /// Lets a thread work, and waits for the result. What comes later is discarded there, also files that were opened.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if the file system does not answer within five seconds, or has not answered what it
-    /// was asked before, or if no thread gets to run in that time, or so many others do not answer that no thread is left:
-    /// asking again later is of use. Or the thread has failed.
+    /// was asked before, or if no thread gets to run in that time, or so many others, or four of the same owner, do not answer
+    /// that no thread is left: asking again later is of use. Or the thread has failed.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         self.run_within(self.threads.patience.unwrap_or(FILE_PATIENCE), work)
     }
@@ -126,6 +147,9 @@ impl FileThread {
                 before.why = WhyLate::of(self.threads.probe(), patience);
             }
             return Err(before.why.error());
+        }
+        if late.is_none() && self.threads.refuses(self.owner) {
+            return Err(WhyLate::OthersOfOwner.error());
         }
         let late_worker = late.take().map(|late| late.worker);
         let mut worker = match late_worker.map_or_else(|| self.threads.take(), |worker| Ok(Some(worker))) {
@@ -154,6 +178,8 @@ impl FileThread {
                 Ok(value)
             }
             Err(RecvTimeoutError::Timeout) => {
+                let work = OwnedWork { owner: self.owner, worker: worker.clone() };
+                lock(&self.threads.state).late.push(work);
                 *late = Some(LateWork { worker, why });
                 Err(why.error())
             }
@@ -167,7 +193,7 @@ impl FileThread {
     fn discard(&self, value: impl Send + 'static) {
         match lock(&self.late).as_mut().filter(|late| late.worker.is_busy()) {
             Some(late) => late.worker.give(move || drop(value)),
-            None => self.threads.close(value),
+            None => self.threads.close(self.owner, value),
         }
     }
 }
@@ -177,6 +203,20 @@ impl FileThreads {
     #[cfg(test)]
     pub fn running(&self) -> usize {
         lock(&self.state).count()
+    }
+
+    /// A sentence about how often nobody was asked because so many places of the same owner do not answer, if that was so.
+    pub fn notes(&self) -> Vec<String> {
+        let refused = self.refused.load(Ordering::Relaxed);
+        let said = || format!("files not read, because four others of their user do not answer: {refused}");
+        (refused > 0).then(said).into_iter().collect()
+    }
+
+    /// Whether so many places of an owner do not answer that no other one is asked.
+    fn refuses(&self, owner: Option<u32>) -> bool {
+        let is_refused = busy_of(&mut lock(&self.state).late, owner).count() >= MAX_OF_OWNER;
+        self.refused.fetch_add(u64::from(is_refused), Ordering::Relaxed);
+        is_refused
     }
 
     /// A thread that has nothing to do; `None` if all of them stand still.
@@ -210,9 +250,13 @@ impl FileThreads {
         lock(&self.state).spare.get_or_insert(worker);
     }
 
-    /// Lets a thread drop something.
-    fn close(&self, value: impl Send + 'static) {
+    /// Lets a thread drop something of an owner.
+    fn close(&self, owner: Option<u32>, value: impl Send + 'static) {
         let mut state = lock(&self.state);
+        // Behind what it waits for already.
+        if let Some(worker) = busy_of(&mut state.closing, owner).nth(MAX_OF_OWNER - 1) {
+            return worker.give(move || drop(value));
+        }
         let can_start = state.count() < MAX_THREADS;
         // A file system that does not answer holds up the files of others only where no thread is left.
         let is_free = |closer: &FileWorker| !closer.is_busy() || !can_start;
@@ -225,12 +269,23 @@ impl FileThreads {
         }
         if let Some(closer) = &mut state.closer {
             closer.give(move || drop(value));
+            let worker = closer.clone();
+            state.closing.push(OwnedWork { owner, worker });
         }
     }
 }
 
+/// Of this work, what threads still do for an owner.
+fn busy_of(work: &mut Vec<OwnedWork>, owner: Option<u32>) -> impl Iterator<Item = &mut FileWorker> {
+    work.retain(|one| one.worker.is_busy());
+    work.iter_mut().filter(move |one| one.owner == owner).map(|one| &mut one.worker)
+}
+
 impl FileThreadsState {
-    fn count(&self) -> usize {
+    fn count(&mut self) -> usize {
+        // Threads that nobody needs any more end.
+        self.late.retain(|one| one.worker.is_busy());
+        self.closing.retain(|one| one.worker.is_busy());
         Arc::strong_count(&self.running) - 1
     }
 
@@ -283,6 +338,7 @@ impl WhyLate {
         let text = match self {
             Self::FileSystem => "its file system does not answer",
             Self::Processors => "the thread that reads it gets no processor time: the machine is busy",
+            Self::OthersOfOwner => "it is not asked, because four others of its user do not answer",
         };
         io::Error::new(io::ErrorKind::WouldBlock, text)
     }
@@ -383,7 +439,7 @@ mod tests {
             never_run: Some(Mutex::default()),
             ..FileThreads::default()
         });
-        let place = FileThread::of(&threads);
+        let place = FileThread::of(&threads, None);
         for _ in 0..2 {
             let error = place.run(|| ()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
@@ -393,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_file_system_that_does_not_answer_is_said_where_other_threads_run() {
-        let place = FileThread::of(&threads(Duration::from_secs(600)));
+        let place = FileThread::of(&threads(Duration::from_secs(600)), None);
         let (answer, answered) = channel::<()>();
         let waits = move || {
             let _ = answered.recv();
@@ -417,7 +473,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_file_system_goes_on_and_asks_again_once_it_has_answered() {
-        let thread = FileThread::of(&threads(Duration::from_millis(20)));
+        let thread = FileThread::of(&threads(Duration::from_millis(20)), None);
         let answer = hang(&thread);
         let (say, hear) = channel();
         assert_eq!(thread.run(move || say.send(()).unwrap()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
@@ -431,7 +487,7 @@ mod tests {
     #[test]
     fn places_share_a_thread_as_long_as_their_file_systems_answer() {
         let threads = threads(Duration::from_secs(600));
-        let places: Vec<FileThread> = (0..300).map(|_| FileThread::of(&threads)).collect();
+        let places: Vec<FileThread> = (0..300).map(|_| FileThread::of(&threads, None)).collect();
         for _ in 0..2 {
             assert!(places.iter().enumerate().all(|(at, place)| place.run(move || at).unwrap() == at));
         }
@@ -441,9 +497,10 @@ mod tests {
     #[test]
     fn a_place_that_hangs_holds_up_no_other_one_until_too_many_do() {
         let threads = threads(Duration::from_millis(1));
-        let hanging: Vec<FileThread> = (0..MAX_THREADS).map(|_| FileThread::of(&threads)).collect();
+        let owned = |at: usize| FileThread::of(&threads, Some((at / MAX_OF_OWNER) as u32));
+        let hanging: Vec<FileThread> = (0..MAX_THREADS).map(owned).collect();
         let mut answers: Vec<Sender<()>> = hanging.iter().map(hang).collect();
-        let other = FileThread::of(&threads);
+        let other = FileThread::of(&threads, None);
         let (say, hear) = channel();
         assert_eq!(other.run(move || say.send(()).unwrap()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert!(hear.recv().is_err(), "nobody was asked");
@@ -461,6 +518,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn places_of_one_owner_that_hang_leave_threads_for_those_of_others() {
+        let threads = threads(Duration::from_millis(1));
+        let place = |owner| FileThread::of(&threads, owner);
+        let hanging: Vec<FileThread> = (0..MAX_OF_OWNER).map(|_| place(Some(7))).collect();
+        let mut answers: Vec<Sender<()>> = hanging.iter().map(hang).collect();
+        let other = place(Some(7));
+        for refused in 1..=2 {
+            let error = other.run(|| ()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            assert!(error.to_string().contains("four others of its user"), "{error}");
+            let said = "files not read, because four others of their user do not answer";
+            assert_eq!(threads.notes(), [format!("{said}: {refused}")]);
+        }
+        for owner in [Some(8), None] {
+            let another = place(owner);
+            while another.run(|| ()).is_err() {
+                std::thread::yield_now();
+            }
+        }
+        assert!(threads.notes()[0].ends_with(": 2"));
+        // One that answers makes room for another one, also if its place is gone.
+        drop(hanging);
+        answers.pop();
+        while other.run(|| ()).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
     /// Something whose closing takes until the sender is dropped.
     struct SlowToClose(Receiver<()>);
 
@@ -473,13 +559,16 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_file_that_is_closed() {
         let threads = threads(Duration::from_secs(600));
-        let place = FileThread::of(&threads);
+        let place = FileThread::of(&threads, None);
         let mut answers = Vec::new();
-        for _ in 0..MAX_THREADS * 2 {
+        let mut close = |place: &FileThread| {
             let (answer, answered) = channel();
             place.discard(SlowToClose(answered));
             answers.push(answer);
-        }
+        };
+        (0..MAX_THREADS * 2).for_each(|_| close(&place));
+        assert_eq!(threads.running(), MAX_OF_OWNER);
+        (0..MAX_THREADS as u32 * 2).for_each(|owner| close(&FileThread::of(&threads, Some(owner))));
         assert_eq!(threads.running(), MAX_THREADS);
         answers.clear();
         while threads.running() > 1 {
@@ -490,7 +579,7 @@ mod tests {
 
     #[test]
     fn after_a_failure_another_thread_works() {
-        let thread = FileThread::of(&threads(Duration::from_secs(600)));
+        let thread = FileThread::of(&threads(Duration::from_secs(600)), None);
         assert_eq!(thread.run(|| 7).unwrap(), 7);
         assert_eq!(thread.run::<()>(|| panic!("it fails")).unwrap_err().kind(), io::ErrorKind::Other);
         assert_eq!(thread.run(|| 8).unwrap(), 8);

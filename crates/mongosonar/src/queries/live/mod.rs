@@ -49,7 +49,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let confined = !args.keep_privileges;
     // It may ask for a password.
     let server = args.server.named(only_port(&args.port))?;
-    // A signal that comes while all is opened ends the command as one that comes later does.
+    // A signal that comes while all is opened ends the command between two steps, before there is anything to show.
     let signals = Signals::catch(StopBehavior::Prompt)?;
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
     let search = LocalServerSearch::start(confined);
@@ -57,8 +57,17 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let shows_servers = screen || QueriesOutput::shows_servers(args);
     let samples = if shows_servers { ServerSamples::start(confined) } else { None };
     let plan = plan(args)?;
+    if signals.have_come() {
+        return Ok(OK);
+    }
     let split = args.split.map(|sample| split_helpers(args, sample, plan.encrypted)).transpose()?;
+    if signals.have_come() {
+        return Ok(OK);
+    }
     let helpers = plan.start_helpers(split)?;
+    if signals.have_come() {
+        return Ok(OK);
+    }
     let key_log = args.tls_keylog.as_deref().map(|log| KeyLogFile::open(log, true)).transpose()?;
     let header = FileHeader::new(&args.interface);
     let series = match (&args.write, args.rotate) {
@@ -67,6 +76,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     };
     let server_names = ServerNames::of(ListeningServers::here());
     let mut session = helpers.open(server)?;
+    if signals.have_come() {
+        return Ok(OK);
+    }
     let notices_to = session.notices_to.clone();
     let (recorder, making) = recorder(args, header, series, notices_to.clone())?;
     let interfaces = captured_interfaces(args);
@@ -76,7 +88,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     }
     let origin = session.listened.origin(&interfaces, &Host::live());
     let view = CaptureView::new(args, selection, source, origin)?;
-    session.look_up(&args.log)?;
+    session.look_up()?;
     let has_steps = screen && args.store.folder().is_dir();
     let steps =
         has_steps.then(|| HistorySteps::start(&args.store, None, confined, &session.gate)).transpose()?;
@@ -112,6 +124,7 @@ fn plan(args: &QueriesArgs) -> Result<SessionPlan> {
         ports: args.port.clone(),
         processes: Vec::new(),
         encrypted: EncryptedAccess::of(args.no_tls || args.tls_keylog.is_some(), args.tls_any_cost),
+        logs: args.log.clone(),
         reads_sockets: args.reads_sockets()?,
         rings: RingConfig {
             interfaces: args.interface.clone(),

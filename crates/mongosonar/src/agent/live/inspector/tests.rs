@@ -385,7 +385,10 @@ fn a_socket_table_that_could_not_be_read_is_no_closed_port() {
         address: ([127, 0, 0, 1], port).into(),
         origin,
     };
-    let incomplete = |pid| Incomplete { pid, name: "mongod".to_owned(), reason: "denied".to_owned() };
+    let incomplete = |pid| {
+        let (name, reason) = ("mongod".to_owned(), "denied".to_owned());
+        Incomplete { pid, name, reason, is_cut: true }
+    };
     let found = FoundListeners {
         listeners: vec![
             listener(1, 27_017, ListenerOrigin::Socket),
