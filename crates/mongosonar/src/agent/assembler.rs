@@ -193,7 +193,7 @@ impl<S: HistoryWriter> Assembler<S> {
 pub mod tests {
     use std::fmt;
 
-    use sonar_core::history::{Collector, EventKind, HistoryReader, Resolution, SourcePositions};
+    use sonar_core::history::{CollectorKind, EventKind, HistoryReader, Resolution, SourcePositions};
     use sonar_core::time::NS_PER_S;
     use sonar_core::{Endpoint, HistoryWindow};
 
@@ -264,14 +264,14 @@ pub mod tests {
 
     fn part(second: u64, seconds: u64) -> WindowPart {
         let mut part = WindowPart::new(at(second));
-        part.window.observe(Collector::Log, seconds * NS_PER_S);
+        part.window.observe(CollectorKind::Log, seconds * NS_PER_S);
         part
     }
 
     /// Start, and time observed, in seconds.
     fn stored(assembler: &Assembler<MemoryStore>) -> Vec<(u64, u64)> {
         let seconds = |window: &HistoryWindow| {
-            (window.window.start.since(at(0)) / NS_PER_S, window.observed_ns(Collector::Log) / NS_PER_S)
+            (window.window.start.since(at(0)) / NS_PER_S, window.observed_ns(CollectorKind::Log) / NS_PER_S)
         };
         assembler.store().windows.iter().map(seconds).collect()
     }

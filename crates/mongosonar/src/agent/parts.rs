@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use sonar_core::history::{Collector, Event, Resolution};
+use sonar_core::history::{CollectorKind, Event, Resolution};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, HistoryWindow, Timestamp};
 
@@ -270,7 +270,7 @@ impl WindowCutter {
     }
 
     /// The collector observed all time from `from` to `to`.
-    pub fn observe(&mut self, collector: Collector, from: Timestamp, to: Timestamp) {
+    pub fn observe(&mut self, collector: CollectorKind, from: Timestamp, to: Timestamp) {
         self.each_window(from, to, |window, ns| window.observe(collector, ns));
     }
 
@@ -388,15 +388,15 @@ pub mod tests {
         let parts = from.try_iter();
         let seconds = |ns: u64| ns / NS_PER_S;
         let start = |part: &WindowPart| seconds(part.window.window.start.since(at(0)));
-        parts.map(|part| (start(&part), seconds(part.window.observed_ns(Collector::Log)))).collect()
+        parts.map(|part| (start(&part), seconds(part.window.observed_ns(CollectorKind::Log)))).collect()
     }
 
     #[test]
     fn time_observed_is_divided_among_its_windows() {
         let (mut cutter, from) = cutter();
-        cutter.observe(Collector::Log, at(3), at(22));
+        cutter.observe(CollectorKind::Log, at(3), at(22));
         assert_eq!(received(&from), [(0, 7)], "the second one ended less than three seconds ago");
-        cutter.observe(Collector::Log, at(22), at(25));
+        cutter.observe(CollectorKind::Log, at(22), at(25));
         assert_eq!(received(&from), [(10, 10)]);
         cutter.finish();
         assert_eq!(received(&from), [(20, 5)]);
@@ -406,10 +406,10 @@ pub mod tests {
     fn what_comes_late_goes_into_its_own_window() {
         let (mut cutter, from) = cutter();
         for second in [5, 15, 25, 35, 45, 55] {
-            cutter.at(at(second)).window.observe(Collector::Log, NS_PER_S);
+            cutter.at(at(second)).window.observe(CollectorKind::Log, NS_PER_S);
         }
         assert_eq!(received(&from), [(0, 1), (10, 1)], "no more than four are open");
-        cutter.at(at(9)).window.observe(Collector::Log, NS_PER_S);
+        cutter.at(at(9)).window.observe(CollectorKind::Log, NS_PER_S);
         cutter.finish();
         assert_eq!(received(&from), [(20, 1), (0, 1), (30, 1), (40, 1), (50, 1)]);
     }
@@ -417,12 +417,12 @@ pub mod tests {
     #[test]
     fn nothing_waits_for_the_time_before_the_clock_was_set_back() {
         let (mut cutter, from) = cutter();
-        cutter.observe(Collector::Log, at(3_600), at(3_603));
-        cutter.observe(Collector::Log, at(1), at(3));
+        cutter.observe(CollectorKind::Log, at(3_600), at(3_603));
+        cutter.observe(CollectorKind::Log, at(1), at(3));
         cutter.advance(at(3));
         cutter.release_ahead(at(3));
         assert_eq!(received(&from), [(3_600, 3)]);
-        cutter.observe(Collector::Log, at(10), at(12));
+        cutter.observe(CollectorKind::Log, at(10), at(12));
         cutter.release_ahead(at(3));
         assert_eq!(received(&from), [], "a time that is a little ahead");
     }
@@ -430,7 +430,7 @@ pub mod tests {
     #[test]
     fn a_wrong_time_is_no_long_observation() {
         let (mut cutter, from) = cutter();
-        cutter.observe(Collector::Log, Timestamp::default(), at(0));
+        cutter.observe(CollectorKind::Log, Timestamp::default(), at(0));
         cutter.finish();
         assert_eq!(received(&from), []);
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sonar_core::Endpoint;
-use sonar_core::history::{Collector, Event, EventKind};
+use sonar_core::history::{CollectorKind, Event, EventKind};
 use sonar_view::agent::AgentSummary;
 
 use super::board::CollectorProblem;
@@ -54,14 +54,14 @@ impl LiveAgent<'_> {
         }
         let (texts, is_down) = queries.notices();
         let has_interface = queries.has_interface();
-        self.board.lost(Collector::Queries, queries.lost());
+        self.board.lost(CollectorKind::Queries, queries.lost());
         for (part, has_packets) in taken {
             let end = part.window.window.end;
             self.add(part);
             let report = match (has_interface, has_packets) {
                 (false, _) => None,
-                (true, true) => self.board.data(Collector::Queries, end),
-                (true, false) => self.board.works(Collector::Queries, end),
+                (true, true) => self.board.data(CollectorKind::Queries, end),
+                (true, false) => self.board.works(CollectorKind::Queries, end),
             };
             report.into_iter().for_each(|event| self.event(event));
         }
@@ -78,7 +78,7 @@ impl LiveAgent<'_> {
         let Some(queries) = &mut self.queries else { return };
         let problems = [queries.failure(), queries.keep_running().err()];
         for problem in problems.into_iter().flatten() {
-            self.fail(Collector::Queries, &problem);
+            self.fail(CollectorKind::Queries, &problem);
         }
     }
 
@@ -90,7 +90,7 @@ impl LiveAgent<'_> {
             let (parts, why) = queries.finish(&self.servers);
             parts.into_iter().for_each(|part| self.add(part));
             if let Err(error) = why {
-                self.fail(Collector::Queries, &CollectorProblem::temporary(crate::exit::message(&error)));
+                self.fail(CollectorKind::Queries, &CollectorProblem::temporary(crate::exit::message(&error)));
             }
         }
         self.wait_for(&threads);

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::ebpf::{KernelEvent, MAX_PROCESSES, TotalsRoom, Trace, TraceError, TraceMode, Tracer};
 
@@ -83,7 +83,7 @@ pub fn start(search: FileSearch, task: FilesTask) -> Result<Option<JoinHandle<()
         task.gate.wait();
         trace_files(&tracer, search, &task);
     };
-    let builder = std::thread::Builder::new().name(Collector::Files.name().to_owned());
+    let builder = std::thread::Builder::new().name(CollectorKind::Files.name().to_owned());
     let handle = builder.spawn(run).context("cannot start a thread")?;
     // It ends without a word only if it panics.
     Ok(tried.recv().unwrap_or(false).then_some(handle))
@@ -106,7 +106,7 @@ fn begin(search: &FileSearch, task: &FilesTask, say: &Sender<bool>) -> Option<Tr
             Err(error) => error,
         };
         let problem = problem(error, attempt >= ATTEMPTS);
-        if let Some(event) = task.board.failed(Collector::Files, now(), &problem) {
+        if let Some(event) = task.board.failed(CollectorKind::Files, now(), &problem) {
             let mut windows = WindowCutter::new(task.to.clone());
             windows.event(event);
             windows.finish();
@@ -135,7 +135,7 @@ fn begin(search: &FileSearch, task: &FilesTask, say: &Sender<bool>) -> Option<Tr
 fn problem(error: TraceError, is_last: bool) -> CollectorProblem {
     match error {
         TraceError::Permission(_) => {
-            let fix = doctor::remedy(Collector::Files).map(|fix| format!("{fix}, then {RESTART}"));
+            let fix = doctor::remedy(CollectorKind::Files).map(|fix| format!("{fix}, then {RESTART}"));
             CollectorProblem::permanent(error.to_string(), Some(fix.unwrap_or_else(|| RESTART.to_owned())))
         }
         TraceError::NoBtf => CollectorProblem::permanent(error.to_string(), None),
@@ -234,22 +234,22 @@ impl FileTracing<'_> {
         if let Err(error) = taken {
             return self.fail(&CollectorProblem::temporary(format!("{error:#}")));
         }
-        self.windows.observe(Collector::Files, from, at);
+        self.windows.observe(CollectorKind::Files, from, at);
         self.windows.advance(time);
         self.windows.release_ahead(time);
         let lost = tracer.losses().iter().map(|(_, _, count)| count).sum();
-        self.task.board.lost(Collector::Files, lost);
-        self.task.board.ebpf(Collector::Files, tracer.run_time());
+        self.task.board.lost(CollectorKind::Files, lost);
+        self.task.board.ebpf(CollectorKind::Files, tracer.run_time());
         let refused = self.search.processes.refused();
         let notes = (refused > 0).then(|| not_traced(refused, MAX_PROCESSES)).into_iter().collect();
-        self.task.board.notes(Collector::Files, notes);
-        if let Some(event) = self.task.board.data(Collector::Files, time) {
+        self.task.board.notes(CollectorKind::Files, notes);
+        if let Some(event) = self.task.board.data(CollectorKind::Files, time) {
             self.windows.event(event);
         }
     }
 
     fn fail(&mut self, problem: &CollectorProblem) {
-        if let Some(event) = self.task.board.failed(Collector::Files, now(), problem) {
+        if let Some(event) = self.task.board.failed(CollectorKind::Files, now(), problem) {
             self.windows.event(event);
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sonar_core::Timestamp;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::internals::SampleSequence;
 
 use super::backoff::Backoff;
@@ -68,7 +68,7 @@ pub fn run(task: &FollowTask) {
             let stays = servers.iter().any(is_current);
             if !stays {
                 lost_before += source.follower.counts().damaged;
-                task.board.forget(SourceId::of_server(Collector::Internals, *port));
+                task.board.forget(SourceId::of_server(CollectorKind::Internals, *port));
             }
             stays
         });
@@ -81,7 +81,7 @@ pub fn run(task: &FollowTask) {
             forget_schemas(&mut sources, SCHEMAS_BYTES);
         }
         let lost: u64 = sources.values().map(|source| source.follower.counts().damaged).sum();
-        task.board.lost(Collector::Internals, lost_before + lost);
+        task.board.lost(CollectorKind::Internals, lost_before + lost);
         let schemas = sources.values().map(|source| source.follower.schema_bytes()).sum();
         task.board.held.set(Holder::Schemas, schemas);
         if sources
@@ -92,7 +92,7 @@ pub fn run(task: &FollowTask) {
                 true => "no server here has a diagnostic.data that is known",
                 false => "no sample has come so far",
             };
-            task.board.waits(Collector::Internals, why);
+            task.board.waits(CollectorKind::Internals, why);
         }
         // Samples come some ten seconds late.
         let time = now();
@@ -149,7 +149,7 @@ impl SampleSource {
         if !self.backoff.is_due(Instant::now()) {
             return;
         }
-        let id = SourceId::of_server(Collector::Internals, self.server.port);
+        let id = SourceId::of_server(CollectorKind::Internals, self.server.port);
         let outcome = self.read(windows, &task.stop);
         let time = now();
         let waits = outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy);
@@ -199,7 +199,7 @@ impl SampleSource {
     }
 
     fn read(&mut self, windows: &mut WindowCutter, stop: &AtomicBool) -> io::Result<()> {
-        let mut cutter = SampleCutter::new(windows, local(self.server.port), Some(Collector::Internals));
+        let mut cutter = SampleCutter::new(windows, local(self.server.port), Some(CollectorKind::Internals));
         let Self { sequence, last, came, follower, .. } = self;
         let mut each = |sample: &sonar_core::internals::ServerSample| {
             let ms = u64::try_from(sample.time_ms()).unwrap_or(0);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::log::{Bound, LogReader, LogSettings};
 
@@ -187,14 +187,14 @@ impl<'a> LogsFollower<'a> {
         }
         self.task.board.held.set(Holder::Logs, forget_lines(&mut self.sources, &mut self.windows));
         let lost: u64 = self.sources.values().filter_map(|one| one.log.as_ref()).map(FollowedLog::lost).sum();
-        self.task.board.lost(Collector::Log, self.lost_before + lost);
+        self.task.board.lost(CollectorKind::Log, self.lost_before + lost);
         if self.sources.is_empty() {
-            self.task.board.waits(Collector::Log, &without_log(&servers));
+            self.task.board.waits(CollectorKind::Log, &without_log(&servers));
         }
         if is_observed {
             let from = reading.since(&self.observed).from;
             // In this order: what was observed of a window in two parts is the larger of both, what was not is their sum.
-            self.windows.observe(Collector::Log, from, time);
+            self.windows.observe(CollectorKind::Log, from, time);
             unread.into_iter().for_each(|server| self.windows.miss_log(server, from, time));
         }
         self.observed = reading;
@@ -225,7 +225,7 @@ impl<'a> LogsFollower<'a> {
                 }
                 self.stated.insert(port, stated);
             }
-            self.task.board.forget(SourceId::of_server(Collector::Log, port));
+            self.task.board.forget(SourceId::of_server(CollectorKind::Log, port));
         }
     }
 
@@ -272,7 +272,7 @@ impl LogSource {
         if !self.backoff.is_due(Instant::now()) {
             return self.is_observed(time);
         }
-        let id = SourceId::of_server(Collector::Log, self.server.port);
+        let id = SourceId::of_server(CollectorKind::Log, self.server.port);
         let read = self.read(task, windows).map_err(|error| unreadable(&self.server, &error));
         match &read {
             Ok(_) => {

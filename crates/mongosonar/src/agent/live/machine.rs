@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::machine::{MachineMonitor, MachineStep, WatchedProcess};
 use sonar_sys::Host;
 use sonar_sys::host::machine::MachineReader;
@@ -45,7 +45,7 @@ pub struct MachineTask {
 /// # Errors
 /// It cannot be started.
 pub fn start(task: MachineTask, gate: StartGate) -> Result<JoinHandle<()>> {
-    let builder = std::thread::Builder::new().name(Collector::Machine.name().to_owned());
+    let builder = std::thread::Builder::new().name(CollectorKind::Machine.name().to_owned());
     let held = gate.hold();
     let run = move || {
         if task.confined {
@@ -89,10 +89,10 @@ fn read(task: &MachineTask) {
         let reading = ClockReading::of(at);
         let observed = before.replace(reading).map(|before| reading.since(&before));
         if let Some(observed) = observed.filter(|one| !values.is_empty() && one.elapsed <= MAX_STEP) {
-            windows.observe(Collector::Machine, observed.from, at);
+            windows.observe(CollectorKind::Machine, observed.from, at);
         }
         events.into_iter().for_each(|event| windows.event(event));
-        if let Some(event) = task.board.data(Collector::Machine, at) {
+        if let Some(event) = task.board.data(CollectorKind::Machine, at) {
             windows.event(event);
         }
         windows.advance(at);

@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use sonar_core::history::{Collector, Event, EventKind};
+use sonar_core::history::{CollectorKind, Event, EventKind};
 use sonar_core::{Endpoint, HistoryWriter};
 use sonar_store::SqliteHistory;
 use sonar_sys::Host;
@@ -257,9 +257,9 @@ struct LiveAgent<'a> {
     servers: LocalServers,
     lives: ServerLives,
     queries: Option<QueriesCollector>,
-    threads: BTreeMap<Collector, CollectorThread>,
+    threads: BTreeMap<CollectorKind, CollectorThread>,
     /// Threads that have failed, and when they are started again.
-    restarts: BTreeMap<Collector, Backoff>,
+    restarts: BTreeMap<CollectorKind, Backoff>,
     costs: CostMeter,
     /// Why the last change of the configuration was refused, if it was.
     refused: Option<String>,
@@ -388,7 +388,7 @@ impl LiveAgent<'_> {
                 gate: self.gate.clone(),
             };
             if let Some(handle) = files::start(search, task)? {
-                self.threads.insert(Collector::Files, CollectorThread { handle, stop });
+                self.threads.insert(CollectorKind::Files, CollectorThread { handle, stop });
             }
         }
         if self.plan.settings.collectors.machine {
@@ -401,9 +401,9 @@ impl LiveAgent<'_> {
                 confined: self.plan.confined,
             };
             let handle = machine::start(task, self.gate.clone())?;
-            self.threads.insert(Collector::Machine, CollectorThread { handle, stop });
+            self.threads.insert(CollectorKind::Machine, CollectorThread { handle, stop });
         }
-        if self.plan.runs(Collector::Status) {
+        if self.plan.runs(CollectorKind::Status) {
             self.start_status()?;
         }
         Ok(lookup)
@@ -432,7 +432,7 @@ impl LiveAgent<'_> {
             Some(Ok(search)) => search,
             Some(Err(error)) => {
                 let what = crate::exit::message(&error);
-                self.fail(Collector::Split, &CollectorProblem::permanent(what, Some(RESTART.to_owned())));
+                self.fail(CollectorKind::Split, &CollectorProblem::permanent(what, Some(RESTART.to_owned())));
                 return Ok(None);
             }
         };
@@ -447,7 +447,7 @@ impl LiveAgent<'_> {
             gate: self.gate.clone(),
         };
         let Some(handle) = split::start(search, task)? else { return Ok(None) };
-        self.threads.insert(Collector::Split, CollectorThread { handle, stop });
+        self.threads.insert(CollectorKind::Split, CollectorThread { handle, stop });
         Ok(Some(listener))
     }
 
@@ -458,12 +458,12 @@ impl LiveAgent<'_> {
             to: self.to.clone(),
             servers: self.watched.clone(),
             reports: StatusReports::new(self.board.clone()),
-            follows_internals: self.plan.runs(Collector::Internals),
-            follows_logs: self.plan.runs(Collector::Log),
+            follows_internals: self.plan.runs(CollectorKind::Internals),
+            follows_logs: self.plan.runs(CollectorKind::Log),
             stop: stop.clone(),
         };
         let handle = status::start(task, self.plan.targets.clone(), self.plan.confined, self.gate.clone())?;
-        self.threads.insert(Collector::Status, CollectorThread { handle, stop });
+        self.threads.insert(CollectorKind::Status, CollectorThread { handle, stop });
         Ok(())
     }
 
@@ -472,7 +472,7 @@ impl LiveAgent<'_> {
     /// # Errors
     /// No collector works, or a thread cannot be started.
     fn start(&mut self, lookup: Lookup) -> Result<()> {
-        for collector in [Collector::Log, Collector::Internals] {
+        for collector in [CollectorKind::Log, CollectorKind::Internals] {
             if self.plan.settings.collectors.runs(collector) {
                 self.follow(collector)?;
             }
@@ -491,7 +491,7 @@ impl LiveAgent<'_> {
     }
 
     /// Starts a thread that follows files of servers. It opens nothing itself.
-    fn follow(&mut self, collector: Collector) -> Result<()> {
+    fn follow(&mut self, collector: CollectorKind) -> Result<()> {
         let stop = Arc::new(AtomicBool::new(false));
         let task = FollowTask {
             to: self.to.clone(),
@@ -509,7 +509,7 @@ impl LiveAgent<'_> {
                 privileges::confine_follower();
             }
             match collector {
-                Collector::Log => log::run(&task),
+                CollectorKind::Log => log::run(&task),
                 _ => internals::run(&task),
             }
         };

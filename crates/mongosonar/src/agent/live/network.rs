@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_sys::Host;
 
 use super::LiveAgent;
@@ -54,7 +54,7 @@ impl LiveAgent<'_> {
         let followed = queries.follow_interfaces(&network);
         let (names, has_interface) = (queries.interfaces().to_vec(), queries.has_interface());
         for name in &names {
-            let source = SourceId::of_interface(Collector::Queries, name);
+            let source = SourceId::of_interface(CollectorKind::Queries, name);
             match network.problem(name).or_else(|| followed.as_ref().err().cloned()) {
                 Some(problem) => self.fail(source, &problem),
                 None => {
@@ -64,7 +64,7 @@ impl LiveAgent<'_> {
             }
         }
         if !has_interface {
-            self.board.forget(Collector::Queries);
+            self.board.forget(CollectorKind::Queries);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sonar_core::Timestamp;
-use sonar_core::history::{Collector, Event};
+use sonar_core::history::{CollectorKind, Event};
 use sonar_core::words::plural;
 use sonar_decode::EndedServer;
 use sonar_sys::clock::monotonic;
@@ -93,7 +93,7 @@ impl LiveAgent<'_> {
     /// Reports why the helper did not answer, or that it does again, and how many answers came late and were discarded.
     fn note_answer(&mut self, problem: Option<CollectorProblem>) {
         let before = std::mem::replace(&mut self.unanswered, problem.clone());
-        for collector in [Collector::Log, Collector::Internals] {
+        for collector in [CollectorKind::Log, CollectorKind::Internals] {
             if self.plan.settings.collectors.runs(collector) {
                 match &problem {
                     // Once, whatever else is reported meanwhile.

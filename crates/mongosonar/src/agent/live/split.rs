@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::time_split::{
     ClassifiedWait, ConnectionSample, EndedWaits, JoinedOperation, REST, RowBlockers,
 };
@@ -142,7 +142,7 @@ pub struct SplitTask {
 /// No thread can be started.
 pub fn start(search: SplitSearch, task: SplitTask) -> Result<Option<JoinHandle<()>>> {
     let (say, begun) = channel();
-    let builder = std::thread::Builder::new().name(Collector::Split.name().to_owned());
+    let builder = std::thread::Builder::new().name(CollectorKind::Split.name().to_owned());
     let handle = builder.spawn(move || trace_threads(search, task, &say)).context("cannot start a thread")?;
     // It ends without a word only if it panics.
     Ok(begun.recv().unwrap_or(false).then_some(handle))
@@ -188,7 +188,7 @@ fn trace_threads(search: SplitSearch, task: SplitTask, say: &Sender<bool>) {
     if let Err(error) = ended {
         // It needs privileges to trace again.
         let problem = CollectorProblem::permanent(format!("{error:#}"), Some(RESTART.to_owned()));
-        let event = task.board.failed(Collector::Split, now(), &problem);
+        let event = task.board.failed(CollectorKind::Split, now(), &problem);
         event.into_iter().for_each(|event| splitting.windows.event(event));
     }
     splitting.windows.finish();
@@ -265,7 +265,7 @@ impl Splitting<'_> {
         let reading = ClockReading::now();
         let before = std::mem::replace(&mut self.observed, reading);
         let observed = reading.since(&before);
-        self.windows.observe(Collector::Split, observed.from, reading.time);
+        self.windows.observe(CollectorKind::Split, observed.from, reading.time);
         self.windows.advance(reading.time);
         self.windows.release_ahead(reading.time);
         let losses = trace.take_losses();
@@ -280,10 +280,10 @@ impl Splitting<'_> {
         board.held.set(Holder::SplitBlockers, self.blockers.memory());
         board.held.set(Holder::SplitFiles, self.names.memory());
         board.held.set(Holder::Symbols, trace.symbol_bytes());
-        board.lost(Collector::Split, self.lost + turned_away);
-        board.ebpf(Collector::Split, trace.run_time());
+        board.lost(CollectorKind::Split, self.lost + turned_away);
+        board.ebpf(CollectorKind::Split, trace.run_time());
         if servers.is_empty() {
-            return board.waits(Collector::Split, "no mongod or mongos runs here");
+            return board.waits(CollectorKind::Split, "no mongod or mongos runs here");
         }
         let mut notes = vec![format!("operations divided: {}", self.divided)];
         if self.connections != ConnectionSample::default() {
@@ -295,10 +295,10 @@ impl Splitting<'_> {
         }
         notes.extend(trace.refused());
         notes.extend(trace.further_failures());
-        board.notes(Collector::Split, notes);
+        board.notes(CollectorKind::Split, notes);
         let event = match self.divided {
-            0 => board.works(Collector::Split, reading.time),
-            _ => board.data(Collector::Split, reading.time),
+            0 => board.works(CollectorKind::Split, reading.time),
+            _ => board.data(CollectorKind::Split, reading.time),
         };
         event.into_iter().for_each(|event| self.windows.event(event));
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use sonar_core::Timestamp;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_sys::Host;
 use sonar_sys::resource::{ResourceUsage, helper_time};
 use sonar_view::agent::{AgentStatus, HeldBytes, WatchedServer};
@@ -101,9 +101,11 @@ impl LiveAgent<'_> {
             log_problem: server
                 .no_log
                 .clone()
-                .or_else(|| self.board.problem(SourceId::of_server(Collector::Log, server.port))),
+                .or_else(|| self.board.problem(SourceId::of_server(CollectorKind::Log, server.port))),
             diagnostic_data: path(&server.diagnostic),
-            diagnostic_problem: self.board.problem(SourceId::of_server(Collector::Internals, server.port)),
+            diagnostic_problem: self
+                .board
+                .problem(SourceId::of_server(CollectorKind::Internals, server.port)),
         };
         let pid = std::process::id();
         let summary = self.assembler.summary().clone();

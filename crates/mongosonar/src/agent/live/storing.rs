@@ -131,7 +131,7 @@ mod tests {
     use std::path::Path;
     use std::sync::mpsc::sync_channel;
 
-    use sonar_core::history::Collector;
+    use sonar_core::history::CollectorKind;
 
     use super::*;
     use crate::agent::assembler::Assembler;
@@ -150,14 +150,14 @@ mod tests {
         for tick in 1..400 {
             let now = begin.plus_ns(tick * TICK_NS);
             if tick % 4 == 1 {
-                windows.observe(Collector::Log, observed, now);
+                windows.observe(CollectorKind::Log, observed, now);
                 windows.advance(now);
                 observed = now;
             }
             parts.try_iter().for_each(|part| assembler.add(part).unwrap());
             assembler.complete(before_lateness(now)).unwrap();
             let stored = assembler.store().windows.iter();
-            let stored: u64 = stored.map(|window| window.observed_ns(Collector::Log)).sum();
+            let stored: u64 = stored.map(|window| window.observed_ns(CollectorKind::Log)).sum();
             let lost = now.since(begin) - stored;
             assert!(lost < WIDTH_NS + 5 * NS_PER_S, "{lost} ns after {tick} ticks");
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 
 use super::backoff::Backoff;
 use super::board::{CollectorProblem, RESTART};
@@ -14,12 +14,12 @@ impl LiveAgent<'_> {
     /// Starts threads again that have failed, where they need no privileges.
     pub(super) fn keep_threads(&mut self) {
         let has_ended = |thread: &CollectorThread| thread.handle.is_finished();
-        let ended: Vec<Collector> =
+        let ended: Vec<CollectorKind> =
             self.threads.iter().filter(|(_, one)| has_ended(one)).map(|(collector, _)| *collector).collect();
         for collector in ended {
             self.detach(collector);
             let failed = self.threads.remove(&collector).is_some_and(|thread| thread.handle.join().is_err());
-            let is_follower = matches!(collector, Collector::Log | Collector::Internals);
+            let is_follower = matches!(collector, CollectorKind::Log | CollectorKind::Internals);
             let what = "its thread has failed".to_owned();
             if is_follower {
                 self.try_again(collector, what);
@@ -28,8 +28,8 @@ impl LiveAgent<'_> {
                 self.fail(collector, &CollectorProblem::permanent(what, Some(RESTART.to_owned())));
             }
         }
-        let is_due = |(_, backoff): &(&Collector, &Backoff)| backoff.is_due(Instant::now());
-        let due: Vec<Collector> =
+        let is_due = |(_, backoff): &(&CollectorKind, &Backoff)| backoff.is_due(Instant::now());
+        let due: Vec<CollectorKind> =
             self.restarts.iter().filter(is_due).map(|(collector, _)| *collector).collect();
         for collector in due.into_iter().filter(|one| !self.threads.contains_key(one)).collect::<Vec<_>>() {
             if self.follow(collector).is_ok() {
@@ -39,8 +39,8 @@ impl LiveAgent<'_> {
     }
 
     /// The thread of a collector has ended: nothing is passed on to it any more.
-    fn detach(&mut self, collector: Collector) {
-        if collector == Collector::Split
+    fn detach(&mut self, collector: CollectorKind) {
+        if collector == CollectorKind::Split
             && let Some(queries) = &mut self.queries
         {
             queries.without_listener();
@@ -48,14 +48,14 @@ impl LiveAgent<'_> {
     }
 
     /// The thread of a collector that needs no privileges has failed: it is started again after a pause.
-    pub(super) fn try_again(&mut self, collector: Collector, what: String) {
+    pub(super) fn try_again(&mut self, collector: CollectorKind, what: String) {
         self.restarts.entry(collector).or_default().failed(Instant::now());
         self.fail(collector, &CollectorProblem::temporary(what));
     }
 
     /// Ends a collector, and takes its last windows.
-    pub(super) fn end(&mut self, collector: Collector) {
-        if collector == Collector::Queries
+    pub(super) fn end(&mut self, collector: CollectorKind) {
+        if collector == CollectorKind::Queries
             && let Some(mut queries) = self.queries.take()
         {
             let (parts, _) = queries.finish(&self.servers);
@@ -149,10 +149,10 @@ mod tests {
             while !handle.is_finished() {
                 std::thread::yield_now();
             }
-            agent.threads.insert(Collector::Split, CollectorThread { handle, stop: Arc::default() });
+            agent.threads.insert(CollectorKind::Split, CollectorThread { handle, stop: Arc::default() });
             match ends_by_itself {
                 true => agent.keep_threads(),
-                false => agent.end(Collector::Split),
+                false => agent.end(CollectorKind::Split),
             }
             assert_eq!(Arc::strong_count(&listener), 1, "{ends_by_itself}");
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::io_file::RecordingBlock;
 
@@ -78,7 +78,7 @@ impl AccessReading<'_> {
                 time.add(self.windows, *server, path, work);
             }
         }
-        self.windows.observe(Collector::Files, from, to);
+        self.windows.observe(CollectorKind::Files, from, to);
     }
 }
 

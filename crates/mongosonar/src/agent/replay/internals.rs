@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::internals::{SampleSequence, ServerSample};
 use sonar_decode::ftdc::{ChunkError, SampleReader};
 
@@ -57,7 +57,7 @@ pub fn read(
         samples: SampleReader::default(),
         repetitions: Repetitions::default(),
         sequence: SampleSequence::default(),
-        cutter: SampleCutter::new(windows, local(port), Some(Collector::Internals)),
+        cutter: SampleCutter::new(windows, local(port), Some(CollectorKind::Internals)),
     };
     let read = input::read(files, stop, &mut reading)?;
     windows.finish();

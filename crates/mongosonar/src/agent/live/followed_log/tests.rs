@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use proptest::prelude::*;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::time::NS_PER_S;
 use sonar_core::{HistoryWriter, Source};
 use sonar_decode::log::LogSettings;
@@ -111,7 +111,7 @@ impl LogAgent {
     fn work(&mut self, second: u64, steps: usize) {
         if steps > 0 {
             self.log.poll(&mut self.windows, &AtomicBool::new(false)).unwrap();
-            self.windows.observe(Collector::Log, at(self.observed), at(second));
+            self.windows.observe(CollectorKind::Log, at(self.observed), at(second));
             self.observed = second;
             self.windows.advance(at(second));
         }

@@ -83,8 +83,9 @@ fn a_log_that_cannot_be_read_was_not_observed() {
     (0..3).for_each(|_| follower.poll());
     follower.finish();
     let windows: Vec<_> = host.parts.try_iter().map(|part| part.window).collect();
-    let observed =
-        |port| -> u64 { windows.iter().map(|window| window.observed_of(Collector::Log, local(port))).sum() };
+    let observed = |port| -> u64 {
+        windows.iter().map(|window| window.observed_of(CollectorKind::Log, local(port))).sum()
+    };
     assert!(observed(PORT) > 0);
     assert_eq!([observed(PORT + 1), observed(PORT + 2)], [0, 0]);
     assert!(windows.iter().all(|window| window.series.keys().all(|key| key.server.port != PORT)));

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_mongo::Target;
 
 use self::report::ServerReport;
@@ -57,16 +57,16 @@ pub fn start(
         });
     };
     std::thread::Builder::new()
-        .name(Collector::Status.name().to_owned())
+        .name(CollectorKind::Status.name().to_owned())
         .spawn(run)
         .context("cannot start a thread")
 }
 
 /// Starts a thread. Its name makes its processor time count for the collector.
 fn spawn<'scope>(scope: &'scope std::thread::Scope<'scope, '_>, run: impl FnOnce() + Send + 'scope) {
-    let builder = std::thread::Builder::new().name(Collector::Status.name().to_owned());
+    let builder = std::thread::Builder::new().name(CollectorKind::Status.name().to_owned());
     if let Err(error) = builder.spawn_scoped(scope, run) {
-        eprintln!("mongosonar: {}: cannot start a thread: {error}", Collector::Status.name());
+        eprintln!("mongosonar: {}: cannot start a thread: {error}", CollectorKind::Status.name());
     }
 }
 

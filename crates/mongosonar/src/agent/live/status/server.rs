@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::internals::{IncidentKind, SampleSequence, ServerSample};
 use sonar_core::words::plural;
 use sonar_core::{Endpoint, Timestamp};
@@ -176,7 +176,7 @@ impl<'a> AskedServer<'a> {
                 if let Some(observed) =
                     observed.filter(|one| one.elapsed.as_nanos() <= u128::from(MAX_SILENCE_NS))
                 {
-                    self.windows.observe(Collector::Status, observed.from, at);
+                    self.windows.observe(CollectorKind::Status, observed.from, at);
                 }
                 let problems = self.failing.values().map(|(problem, _)| problem.clone()).collect();
                 ServerReport { problems, note: self.note(), has_data, lost }
@@ -193,7 +193,7 @@ impl<'a> AskedServer<'a> {
     fn connect(&mut self) -> Result<ServerConnection, String> {
         let name = endpoint(self.host, |ip| self.task.servers.has_address(ip))?;
         self.name = Some(name);
-        let server = Server::connect_alone(self.target, self.host, Collector::Status.name());
+        let server = Server::connect_alone(self.target, self.host, CollectorKind::Status.name());
         let server = server.map_err(|error| error.to_string())?;
         if let Some(found) = self.found() {
             self.task.servers.set_version(&found, &server.info().version);
