@@ -89,7 +89,7 @@ mod tests {
     use sonar_core::figures::Share;
     use sonar_core::history::Event;
 
-    use super::super::assembler::tests::MemoryStore;
+    use super::super::memory_store::MemoryStore;
     use super::super::servers::local;
     use super::*;
 

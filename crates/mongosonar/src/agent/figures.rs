@@ -5,10 +5,9 @@ use std::cell::RefCell;
 use sonar_core::history::metrics::SeriesMetric;
 use sonar_core::history::{CollectorKind, Event, EventKind, SeriesKey};
 use sonar_core::internals::{FIGURES, Incident, IncidentKind, SampleSequence, ServerSample};
+use sonar_core::observation::WindowCutter;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_view::ftdc::incident_words;
-
-use super::parts::WindowCutter;
 
 /// What the first sample of a process speaks for, in milliseconds: servers take one each second.
 const FIRST_MS: i64 = 1_000;
@@ -95,8 +94,8 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     use sonar_core::internals::Metric;
+    use sonar_core::observation::WindowPart;
 
-    use super::super::parts::WindowPart;
     use super::super::servers::local;
     use super::*;
 
@@ -116,7 +115,7 @@ mod tests {
     #[test]
     fn figures_speak_for_the_seconds_before_them_and_a_gap_is_an_event() {
         let (to, from) = sync_channel(100);
-        let mut windows = WindowCutter::new(to);
+        let mut windows = WindowCutter::new(move |part| to.send(part).is_ok());
         let mut sequence = SampleSequence::default();
         let mut cutter = SampleCutter::new(&mut windows, local(27_017), Some(CollectorKind::Internals));
         for (ms, queries, cache) in

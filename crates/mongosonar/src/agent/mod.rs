@@ -2,20 +2,21 @@
 
 mod applications;
 mod args;
-mod assembler;
 mod figures;
 mod file_work;
 mod live;
 mod log_operations;
-mod log_progress;
 mod memory;
+#[cfg(test)]
+mod memory_store;
 mod notify;
-mod parts;
+mod part_channel;
 mod process_memory;
 mod replay;
 mod servers;
 mod settings;
 mod store;
+mod summed_store;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

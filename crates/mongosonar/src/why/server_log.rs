@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use sonar_core::Source;
+use sonar_core::observation::FileIdentity;
 use sonar_core::time_split::ServerOperation;
 use sonar_decode::entry::ParsedEntry;
 use sonar_decode::log::{LogReader, LogSettings};
@@ -19,7 +20,7 @@ use sonar_sys::host::regular;
 
 use super::server_operation::DescribedOperations;
 use crate::args::when::now;
-use crate::input::follow::{FileFollower, FileIdentity, FollowStart, FollowedPlace, LineSink};
+use crate::input::follow::{FileFollower, FollowStart, FollowedPlace, LineSink};
 use crate::servers;
 use crate::servers::configuration::named_log;
 use crate::servers::log_location::{LocatedLog, unreadable};

@@ -9,6 +9,7 @@ use sonar_view::agent::AgentSummary;
 
 use super::board::CollectorProblem;
 use super::{CollectorThread, INTERFACES_EVERY, LiveAgent, NAP, STATUS_EVERY, status_file};
+use crate::agent::summed_store::summary;
 use crate::queries::live::now;
 
 impl LiveAgent<'_> {
@@ -103,7 +104,7 @@ impl LiveAgent<'_> {
         let waits = pulse.begin();
         status_file::remove(self.plan.folder);
         drop(waits);
-        let mut summary = self.assembler.summary().clone();
+        let mut summary = summary(&self.assembler);
         for one in self.board.failing() {
             summary.notes.push(one);
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_core::history::CollectorKind;
+use sonar_core::observation::{WIDTH_NS, WindowCutter};
 use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::ebpf::{KernelEvent, MAX_PROCESSES, TotalsRoom, Trace, TraceError, TraceMode, Tracer};
 
@@ -17,7 +18,7 @@ use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
 use crate::agent::file_work::{FileWork, WorkTime};
 use crate::agent::memory::Holder;
-use crate::agent::parts::{PartSender, WIDTH_NS, WindowCutter};
+use crate::agent::part_channel::PartSender;
 use crate::agent::servers::local;
 use crate::io::finder::PathFinder;
 use crate::io::paths::Paths;
@@ -107,7 +108,7 @@ fn begin(search: &FileSearch, task: &FilesTask, say: &Sender<bool>) -> Option<Tr
         };
         let problem = problem(error, attempt >= ATTEMPTS);
         if let Some(event) = task.board.failed(CollectorKind::Files, now(), &problem) {
-            let mut windows = WindowCutter::new(task.to.clone());
+            let mut windows = task.to.cutter();
             windows.event(event);
             windows.finish();
         }
@@ -163,7 +164,7 @@ struct FileTracing<'a> {
 
 fn trace_files(tracer: &Tracer, mut search: FileSearch, task: &FilesTask) {
     search.processes.note_refused(tracer.refused());
-    let windows = WindowCutter::new(task.to.clone());
+    let windows = task.to.cutter();
     let (files, taken) = (TotalsTable::new(TotalsRoom::AGENT), ClockReading::now());
     let open = taken.time.floor_to(WIDTH_NS);
     let mut tracing = FileTracing { files, search, windows, taken, open, task };

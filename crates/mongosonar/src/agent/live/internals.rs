@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use sonar_core::Timestamp;
 use sonar_core::history::CollectorKind;
 use sonar_core::internals::SampleSequence;
+use sonar_core::observation::WindowCutter;
 
 use super::backoff::Backoff;
 use super::board::{CollectorProblem, SourceId, unreadable};
@@ -16,7 +17,6 @@ use super::inspector::{FoundServer, InspectedFolder, Inspector};
 use super::log::FollowTask;
 use crate::agent::figures::SampleCutter;
 use crate::agent::memory::Holder;
-use crate::agent::parts::WindowCutter;
 use crate::agent::servers::local;
 use crate::ftdc::follow::{FtdcFollower, LearnsSchemas, MAX_DOCUMENT, forget_schemas};
 use crate::input::follow::{FileThread, FileThreads};
@@ -54,7 +54,7 @@ struct SampleSource {
 /// Follows the samples of all servers until it is stopped.
 pub fn run(task: &FollowTask) {
     let mut sources: BTreeMap<u16, SampleSource> = BTreeMap::new();
-    let mut windows = WindowCutter::new(task.to.clone());
+    let mut windows = task.to.cutter();
     // They wait for the file systems of folders.
     let threads: Arc<FileThreads> = Arc::default();
     // In folders that are no longer followed.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sonar_core::history::CollectorKind;
+use sonar_core::observation::WindowCutter;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::log::{Bound, LogReader, LogSettings};
 
@@ -20,7 +21,7 @@ use super::positions::LogPositions;
 use super::watched::WatchedServers;
 use crate::agent::applications::KnownApplications;
 use crate::agent::memory::Holder;
-use crate::agent::parts::{PartSender, WindowCutter};
+use crate::agent::part_channel::PartSender;
 use crate::agent::servers::local;
 use crate::input::follow::{FileFollower, FileThread, FileThreads, FollowStart, FollowedFile, FollowedPlace};
 use crate::queries::live::now;
@@ -145,7 +146,7 @@ impl<'a> LogsFollower<'a> {
             task,
             sources: BTreeMap::new(),
             threads: Arc::default(),
-            windows: WindowCutter::new(task.to.clone()),
+            windows: task.to.cutter(),
             observed: ClockReading::now(),
             lost_before: 0,
             stated: BTreeMap::new(),

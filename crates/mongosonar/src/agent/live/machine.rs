@@ -15,7 +15,7 @@ use sonar_sys::privileges::{Duty, capability};
 use super::board::CollectorBoard;
 use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
-use crate::agent::parts::{PartSender, WindowCutter};
+use crate::agent::part_channel::PartSender;
 use crate::agent::servers::local;
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
@@ -61,7 +61,7 @@ pub fn start(task: MachineTask, gate: StartGate) -> Result<JoinHandle<()>> {
 }
 
 fn read(task: &MachineTask) {
-    let mut windows = WindowCutter::new(task.to.clone());
+    let mut windows = task.to.cutter();
     let mut reader = MachineReader::new(Host::live());
     let mut monitor = MachineMonitor::default();
     let mut before: Option<ClockReading> = None;

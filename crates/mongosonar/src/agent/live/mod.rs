@@ -49,6 +49,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sonar_core::history::{CollectorKind, Event, EventKind};
+use sonar_core::observation::Assembler;
 use sonar_core::{Endpoint, HistoryWriter};
 use sonar_store::SqliteHistory;
 use sonar_sys::Host;
@@ -78,12 +79,12 @@ use self::status::{StatusReports, StatusTask};
 use self::store_folder::StoreFolder;
 use self::watched::WatchedServers;
 use super::applications::KnownApplications;
-use super::assembler::Assembler;
 use super::memory;
 use super::notify::ServiceManager;
-use super::parts::{PartReceiver, PartSender, part_channel, part_channel_bytes};
+use super::part_channel::{PartReceiver, PartSender, part_channel, part_channel_bytes};
 use super::servers::LocalServers;
 use super::store;
+use super::summed_store::SummedStore;
 use crate::args::when::now;
 use crate::capture::OperationListener;
 use crate::capture::applications::Lookup;
@@ -242,7 +243,7 @@ struct OpenedAgent {
 /// An agent that runs.
 struct LiveAgent<'a> {
     plan: LivePlan<'a>,
-    assembler: Assembler<SqliteHistory>,
+    assembler: Assembler<SummedStore<SqliteHistory>>,
     board: Arc<CollectorBoard>,
     inspector: Arc<Inspector>,
     /// Starts threads once this one has dropped its privileges.
@@ -316,7 +317,7 @@ impl<'a> LiveAgent<'a> {
             starter,
             pulse,
             positions: Arc::new(LogPositions::stored(&store.positions())),
-            assembler: Assembler::new(store, plan.folder).bounded(),
+            assembler: SummedStore::assembler(store, plan.folder, memory::ASSEMBLY),
             servers: LocalServers::default(),
             lives: ServerLives::default(),
             watched: Arc::new(WatchedServers::default()),

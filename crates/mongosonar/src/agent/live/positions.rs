@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sonar_core::history::SourcePositions;
-
-use crate::agent::log_progress::{self, LogStart};
-use crate::input::follow::LinePlace;
+use sonar_core::observation::{LinePlace, LogStart, starts};
 
 /// The most logs.
 const MAX_LOGS: usize = 1_024;
@@ -18,7 +16,7 @@ pub struct LogPositions(Mutex<BTreeMap<u16, LogStart>>);
 impl LogPositions {
     /// Those that were stored with the last windows.
     pub fn stored(positions: &SourcePositions) -> Self {
-        Self(Mutex::new(log_progress::starts(positions)))
+        Self(Mutex::new(starts(positions)))
     }
 
     fn starts(&self) -> MutexGuard<'_, BTreeMap<u16, LogStart>> {
@@ -44,8 +42,9 @@ impl LogPositions {
 
 #[cfg(test)]
 mod tests {
+    use sonar_core::observation::{FileIdentity, FollowPosition};
+
     use super::*;
-    use crate::input::follow::{FileIdentity, FollowPosition};
 
     #[test]
     fn positions_are_there_in_the_next_run_and_move_on() {

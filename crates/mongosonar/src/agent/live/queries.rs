@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use sonar_core::Window;
 use sonar_core::history::CollectorKind;
+use sonar_core::observation::{WIDTH_NS, WindowPart};
 use sonar_core::window::WindowSettings;
 use sonar_decode::{EndedClient, EndedServer, Settings, Shared};
 
@@ -16,7 +17,6 @@ use super::client_ends::ClientEnds;
 use super::opener::{NetworkState, OpenedRing, RingOpener, RingRequest};
 use super::watched::WatchedServers;
 use crate::agent::memory;
-use crate::agent::parts::{WIDTH_NS, WindowPart};
 use crate::agent::servers::LocalServers;
 use crate::agent::settings::QueriesTable;
 use crate::capture::applications::{self, Lookup};

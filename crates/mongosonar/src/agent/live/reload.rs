@@ -72,7 +72,7 @@ impl LiveAgent<'_> {
             changes.push("servers".to_owned());
         }
         if has_other_store {
-            self.assembler.store_mut().configure(store::settings(&settings.store, true));
+            self.assembler.store_mut().history.configure(store::settings(&settings.store, true));
             changes.push("size and age of what is kept".to_owned());
         }
         for collector in CollectorKind::ALL {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_core::history::CollectorKind;
+use sonar_core::observation::{WIDTH_NS, WindowCutter};
 use sonar_core::time_split::{
     ClassifiedWait, ConnectionSample, EndedWaits, JoinedOperation, REST, RowBlockers,
 };
@@ -20,7 +21,7 @@ use super::board::{CollectorBoard, CollectorProblem, RESTART};
 use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
 use crate::agent::memory::Holder;
-use crate::agent::parts::{PartSender, WIDTH_NS, WindowCutter};
+use crate::agent::part_channel::PartSender;
 use crate::agent::servers::LocalServers;
 use crate::args::when::now;
 use crate::capture::OperationListener;
@@ -150,7 +151,7 @@ pub fn start(search: SplitSearch, task: SplitTask) -> Result<Option<JoinHandle<(
 
 fn trace_threads(search: SplitSearch, task: SplitTask, say: &Sender<bool>) {
     let SplitSearch { helpers, meeting, connections } = search;
-    let windows = WindowCutter::new(task.to.clone());
+    let windows = task.to.cutter();
     let trace = helpers.trace();
     if task.confined {
         trace.give_up_privileges();

@@ -15,6 +15,7 @@ use super::report::folder_bytes;
 use super::{LiveAgent, QueriesCollector, status_file};
 use crate::agent::memory::{Holder, MemoryPlace};
 use crate::agent::process_memory;
+use crate::agent::summed_store::summary;
 use crate::history::StoreArgs;
 use crate::queries::live::now;
 
@@ -53,7 +54,7 @@ impl LiveAgent<'_> {
         let parts = process_memory::parts(&self.board.held);
         let held = &self.board.held;
         held.set(Holder::Open, self.assembler.memory());
-        held.set(Holder::Store, self.assembler.store().memory());
+        held.set(Holder::Store, self.assembler.store().history.memory());
         held.set(Holder::Parts, self.parts.memory() + self.parts.channel_memory());
         let told = self.queries.as_ref().map_or(0, QueriesCollector::ends_memory);
         held.set(Holder::ClientEnds, self.watched.clients_memory() + told);
@@ -108,7 +109,7 @@ impl LiveAgent<'_> {
                 .problem(SourceId::of_server(CollectorKind::Internals, server.port)),
         };
         let pid = std::process::id();
-        let summary = self.assembler.summary().clone();
+        let summary = summary(&self.assembler);
         let status = AgentStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid,

@@ -1,12 +1,12 @@
 //! Stores windows, and reports once what prevents that.
 
 use sonar_core::history::{Event, EventKind, StoreNotice};
+use sonar_core::observation::WindowPart;
 use sonar_core::time::NS_PER_S;
 use sonar_core::words::plural;
 use sonar_core::{Endpoint, Timestamp};
 
 use super::LiveAgent;
-use crate::agent::parts::WindowPart;
 use crate::queries::live::now;
 
 /// How long after its end a window is stored: what is killed then loses it. Samples of `diagnostic.data` come up to
@@ -103,7 +103,7 @@ impl LiveAgent<'_> {
             // The store counts attempts, and what comes late of a window is one more.
             StoreNotice::Recovered(_) => {
                 self.store_problem = None;
-                let lost = self.assembler.summary().windows_lost;
+                let lost = self.assembler.counts().windows_lost;
                 let windows = lost - std::mem::replace(&mut self.losses_reported, lost);
                 format!("windows are stored again, {} could not be", plural(windows, "window"))
             }
@@ -128,22 +128,20 @@ impl LiveAgent<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::sync::mpsc::sync_channel;
 
     use sonar_core::history::CollectorKind;
+    use sonar_core::observation::{Assembler, AssemblyLimits, WIDTH_NS, WindowCutter};
 
     use super::*;
-    use crate::agent::assembler::Assembler;
-    use crate::agent::assembler::tests::MemoryStore;
-    use crate::agent::parts::{WIDTH_NS, WindowCutter};
+    use crate::agent::memory_store::MemoryStore;
 
     #[test]
     fn whenever_it_is_killed_at_most_a_window_and_five_seconds_are_lost() {
         const TICK_NS: u64 = NS_PER_S / 4;
         let (to, parts) = sync_channel(100);
-        let (mut windows, mut assembler) =
-            (WindowCutter::new(to), Assembler::new(MemoryStore::default(), Path::new("/x")));
+        let mut windows = WindowCutter::new(move |part| to.send(part).is_ok());
+        let mut assembler = Assembler::new(MemoryStore::default(), AssemblyLimits::default());
         let begin = Timestamp::from_unix(1_000_003, 0);
         let mut observed = begin;
         // A source looks once a second, the main thread four times.

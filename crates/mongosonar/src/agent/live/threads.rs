@@ -8,7 +8,7 @@ use sonar_core::history::CollectorKind;
 use super::backoff::Backoff;
 use super::board::{CollectorProblem, RESTART};
 use super::{CollectorThread, LiveAgent, PATIENCE, WAITING};
-use crate::agent::parts::TAKEN_AT_ONCE;
+use crate::agent::part_channel::TAKEN_AT_ONCE;
 
 impl LiveAgent<'_> {
     /// Starts threads again that have failed, where they need no privileges.

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use sonar_core::history::CollectorKind;
+use sonar_core::observation::{WIDTH_NS, WindowCutter};
 use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::io_file::RecordingBlock;
 
 use super::inputs::ReplayInputs;
 use super::source_end::SourceEnd;
 use crate::agent::file_work::{FileWork, WorkTime};
-use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::input;
 use crate::io::report::blocks;

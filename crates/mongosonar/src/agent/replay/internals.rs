@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 use sonar_core::history::CollectorKind;
 use sonar_core::internals::{SampleSequence, ServerSample};
+use sonar_core::observation::WindowCutter;
 use sonar_decode::ftdc::{ChunkError, SampleReader};
 
 use super::source_end::SourceEnd;
 use crate::agent::figures::SampleCutter;
-use crate::agent::parts::WindowCutter;
 use crate::agent::servers::local;
 use crate::ftdc::input::{self, ChunkSink, Repetitions};
 

@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use sonar_core::history::{ApplicationWatch, CollectorKind};
+use sonar_core::observation::{WIDTH_NS, WindowCutter};
 use sonar_core::{Endpoint, Execution, Identity, Operation, Reading, Timestamp};
 use sonar_decode::entry::EntrySink;
 use sonar_decode::log::{LogReader, ParsedLine};
 
 use super::source_end::SourceEnd;
 use crate::agent::log_operations::LogOperations;
-use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::digest::TimeRange;
 use crate::digest::log_files::{self, LogSink, LogsRead};

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use sonar_core::history::CollectorKind;
+use sonar_core::observation::{WIDTH_NS, WindowCutter};
 use sonar_core::{Coverage, InFlightOperations, Operation, Outcome, Timestamp};
 use sonar_decode::{Settings, Sink};
 
 use super::inputs::ReplayInputs;
 use super::source_end::SourceEnd;
-use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::LocalServers;
 use crate::capture::applications::CaptureLog;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};

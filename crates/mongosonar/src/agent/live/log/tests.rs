@@ -3,10 +3,10 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, sync_channel};
 
 use super::super::inspector::tests::with_log;
 use super::*;
+use crate::agent::part_channel::{PartReceiver, part_channel};
 
 const PORT: u16 = 27_017;
 /// A line of a server.
@@ -18,7 +18,7 @@ struct LoggedHost {
     log: PathBuf,
     server: FoundServer,
     task: FollowTask,
-    parts: Receiver<crate::agent::parts::WindowPart>,
+    parts: PartReceiver,
 }
 
 impl LoggedHost {
@@ -27,9 +27,9 @@ impl LoggedHost {
         let log = folder.path().join("mongod.log");
         fs::write(&log, LINE).unwrap();
         let (inspector, server) = with_log(PORT, &log);
-        let (to, parts) = sync_channel(1_000);
+        let (to, parts) = part_channel(1_000);
         let task = FollowTask {
-            to: to.into(),
+            to,
             servers: Arc::new(WatchedServers::default()),
             inspector: Arc::new(inspector),
             board: Arc::new(CollectorBoard::new(|_| true)),
@@ -43,7 +43,7 @@ impl LoggedHost {
 
     /// Lines that were counted in windows since the last call.
     fn lines(&self) -> u64 {
-        self.parts.try_iter().map(|part| part.window.reading.lines).sum()
+        self.parts.take(Duration::ZERO).into_iter().map(|part| part.window.reading.lines).sum()
     }
 }
 
@@ -82,7 +82,7 @@ fn a_log_that_cannot_be_read_was_not_observed() {
     let mut follower = LogsFollower::new(&host.task);
     (0..3).for_each(|_| follower.poll());
     follower.finish();
-    let windows: Vec<_> = host.parts.try_iter().map(|part| part.window).collect();
+    let windows: Vec<_> = host.parts.take(Duration::ZERO).into_iter().map(|part| part.window).collect();
     let observed = |port| -> u64 {
         windows.iter().map(|window| window.observed_of(CollectorKind::Log, local(port))).sum()
     };
@@ -125,7 +125,7 @@ fn lines_that_are_not_complete_stay_below_the_limit_of_all_logs() {
     append(&host.log, "\n");
     follower.poll();
     follower.windows.finish();
-    let windows: Vec<_> = host.parts.try_iter().map(|part| part.window).collect();
+    let windows: Vec<_> = host.parts.take(Duration::ZERO).into_iter().map(|part| part.window).collect();
     let too_long: u64 = windows.iter().map(|window| window.reading.lines_too_long).sum();
     assert!((1..8).contains(&too_long), "{too_long}");
     let held = host.task.board.held.of(Holder::Logs);

@@ -22,7 +22,6 @@ pub use self::report::StatusReports;
 use self::server::AskedServer;
 pub use self::task::StatusTask;
 use super::board::CollectorProblem;
-use crate::agent::parts::WindowCutter;
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
 use crate::queries::live::now;
@@ -80,7 +79,7 @@ fn ask_hosts(task: &StatusTask, target: &Target, number: usize) {
                 let problem = CollectorProblem::temporary(error.to_string());
                 let report = ServerReport { problems: vec![problem], ..ServerReport::default() };
                 if let Some(event) = task.reports.report(name, now(), report) {
-                    let mut windows = WindowCutter::new(task.to.clone());
+                    let mut windows = task.to.cutter();
                     windows.event(event);
                     windows.finish();
                 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use sonar_core::history::CollectorKind;
 use sonar_core::internals::{IncidentKind, SampleSequence, ServerSample};
+use sonar_core::observation::{WIDTH_NS, WindowCutter};
 use sonar_core::words::plural;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::ftdc::StatusReader;
@@ -23,7 +24,6 @@ use crate::agent::live::backoff::Backoff;
 use crate::agent::live::board::CollectorProblem;
 use crate::agent::live::clock_reading::ClockReading;
 use crate::agent::live::inspector::FoundServer;
-use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::queries::live::now;
 
@@ -131,7 +131,7 @@ impl<'a> AskedServer<'a> {
             held: VecDeque::new(),
             members: MemberWatch::default(),
             sizes: SizeSchedule::default(),
-            windows: WindowCutter::new(task.to.clone()),
+            windows: task.to.cutter(),
         }
     }
 

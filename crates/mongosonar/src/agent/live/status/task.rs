@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::report::StatusReports;
 use crate::agent::live::watched::WatchedServers;
-use crate::agent::parts::PartSender;
+use crate::agent::part_channel::PartSender;
 
 /// How often a thread checks whether to stop.
 const NAP: Duration = Duration::from_millis(200);
