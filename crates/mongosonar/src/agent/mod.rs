@@ -33,9 +33,9 @@ pub use self::args::{AgentArgs, EXAMPLES};
 use self::live::LivePlan;
 use self::replay::ReplayPlan;
 use self::settings::AgentSettings;
+use crate::args::when::now;
 use crate::confinement::{privileges, start_order};
 use crate::exit::{self, OK};
-use crate::queries::live::now;
 use crate::{input, stop};
 
 /// A status that is older than this is that of an agent that stands still, in nanoseconds.

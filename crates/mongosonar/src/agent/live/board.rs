@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use sonar_core::history::{CollectorKind, Event, EventKind};
@@ -12,6 +12,7 @@ use sonar_view::agent::{CollectorState, CollectorStatus};
 
 use crate::agent::memory::HeldMemory;
 use crate::agent::servers::local;
+use crate::locking::lock;
 
 /// What helps where something can be opened only before privileges are dropped.
 pub const RESTART: &str = "restart the agent: systemctl restart mongosonar";
@@ -223,7 +224,7 @@ impl CollectorBoard {
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<CollectorEntry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 
     /// All of them, in the order of [`CollectorKind::ALL`].

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sonar_core::Timestamp;
 
-use crate::queries::live::now;
+use crate::args::when::now;
 
 /// A clock that goes wrong by less is adjusted, not set; nor are the two clocks read at exactly the same moment.
 const MIN_STEP: Duration = Duration::from_millis(500);

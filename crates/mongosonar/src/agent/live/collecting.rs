@@ -10,7 +10,7 @@ use sonar_view::agent::AgentSummary;
 use super::board::CollectorProblem;
 use super::{CollectorThread, INTERFACES_EVERY, LiveAgent, NAP, STATUS_EVERY, status_file};
 use crate::agent::summed_store::summary;
-use crate::queries::live::now;
+use crate::args::when::now;
 
 impl LiveAgent<'_> {
     /// Collects until it is stopped.

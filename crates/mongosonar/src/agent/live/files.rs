@@ -20,11 +20,11 @@ use crate::agent::file_work::{FileWork, WorkTime};
 use crate::agent::memory::Holder;
 use crate::agent::part_channel::PartSender;
 use crate::agent::servers::local;
+use crate::args::when::now;
 use crate::io::finder::PathFinder;
 use crate::io::paths::Paths;
 use crate::io::process::TracedProcesses;
 use crate::io::totals::{FirstSeenFile, TotalsTable};
-use crate::queries::live::now;
 use crate::servers::not_traced;
 use crate::{confinement::privileges, confinement::start_gate::StartGate, doctor};
 

@@ -23,10 +23,11 @@ pub use super::described_server::FoundServer;
 use super::described_server::{KnownServer, describe, fitted};
 use super::path_bytes;
 use crate::agent::settings::{AgentSettings, ServerTable};
-use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files, lock};
+use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::input::follow::{FileThread, FileThreads, FollowedPlace};
+use crate::locking::lock;
 use crate::servers;
 use crate::servers::files::{InspectableLog, InspectableSamples, SearchPatience, ServerProcess};
 

@@ -18,9 +18,9 @@ use super::log::FollowTask;
 use crate::agent::figures::SampleCutter;
 use crate::agent::memory::Holder;
 use crate::agent::servers::local;
+use crate::args::when::now;
 use crate::ftdc::follow::{FtdcFollower, LearnsSchemas, MAX_DOCUMENT, forget_schemas};
 use crate::input::follow::{FileThread, FileThreads};
-use crate::queries::live::now;
 use crate::servers;
 
 /// How often the folders are looked at. Servers write the newest samples every ten seconds.

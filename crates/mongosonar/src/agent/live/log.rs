@@ -23,8 +23,8 @@ use crate::agent::applications::KnownApplications;
 use crate::agent::memory::Holder;
 use crate::agent::part_channel::PartSender;
 use crate::agent::servers::local;
+use crate::args::when::now;
 use crate::input::follow::{FileFollower, FileThread, FileThreads, FollowStart, FollowedFile, FollowedPlace};
-use crate::queries::live::now;
 use crate::servers::started_at;
 
 /// How often logs are looked at.

@@ -17,9 +17,9 @@ use super::clock_reading::ClockReading;
 use super::watched::WatchedServers;
 use crate::agent::part_channel::PartSender;
 use crate::agent::servers::local;
+use crate::args::when::now;
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
-use crate::queries::live::now;
 
 /// How often the machine is read.
 const EVERY: Duration = Duration::from_secs(2);

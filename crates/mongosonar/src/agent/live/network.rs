@@ -9,7 +9,7 @@ use super::LiveAgent;
 use super::board::SourceId;
 use super::opener::NetworkState;
 use super::queries::QueriesCollector;
-use crate::queries::live::now;
+use crate::args::when::now;
 
 /// The network of now. Without a capture no helper looks at it, and this process may open no sockets any more: then it is
 /// what files say, which is the addresses.

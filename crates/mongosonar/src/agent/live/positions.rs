@@ -1,10 +1,12 @@
 //! Where to go on in the logs of servers: after a restart of the agent, and of a server.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use sonar_core::history::SourcePositions;
 use sonar_core::observation::{LinePlace, LogStart, starts};
+
+use crate::locking::lock;
 
 /// The most logs.
 const MAX_LOGS: usize = 1_024;
@@ -20,7 +22,7 @@ impl LogPositions {
     }
 
     fn starts(&self) -> MutexGuard<'_, BTreeMap<u16, LogStart>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Where to go on in the log of this server.

@@ -16,7 +16,7 @@ use super::known_servers::KnownServers;
 use super::lives::{NotServing, ProcessState, ServerLives};
 use super::watched::{LoggedEnd, ServerReach};
 use super::{LiveAgent, QueriesCollector, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
-use crate::queries::live::now;
+use crate::args::when::now;
 use crate::servers;
 
 /// How often the servers are written for the next run.

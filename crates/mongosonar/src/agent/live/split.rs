@@ -26,9 +26,10 @@ use crate::agent::servers::LocalServers;
 use crate::args::when::now;
 use crate::capture::OperationListener;
 use crate::capture::splitting::{
-    FileId, SplitHelpers, SplitMeeting, SplitPlan, SplitSink, SplitTrace, WireSide, lock,
+    FileId, SplitHelpers, SplitMeeting, SplitPlan, SplitSink, SplitTrace, WireSide,
 };
 use crate::confinement::start_gate::StartGate;
+use crate::locking::lock;
 use crate::servers;
 
 /// Operations that both sides saw and that wait until they are added up, ten times a second; further ones are lost.

@@ -16,8 +16,8 @@ use super::{LiveAgent, QueriesCollector, status_file};
 use crate::agent::memory::{Holder, MemoryPlace};
 use crate::agent::process_memory;
 use crate::agent::summed_store::summary;
+use crate::args::when::now;
 use crate::history::StoreArgs;
-use crate::queries::live::now;
 
 /// The most servers that the first line names.
 const MAX_NAMED: usize = 4;

@@ -7,7 +7,7 @@ use sonar_core::words::plural;
 use sonar_core::{Endpoint, Timestamp};
 
 use super::LiveAgent;
-use crate::queries::live::now;
+use crate::args::when::now;
 
 /// How long after its end a window is stored: what is killed then loses it. Samples of `diagnostic.data` come up to
 /// twenty seconds late, and are added to the window when they come.

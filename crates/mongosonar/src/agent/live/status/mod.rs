@@ -22,9 +22,9 @@ pub use self::report::StatusReports;
 use self::server::AskedServer;
 pub use self::task::StatusTask;
 use super::board::CollectorProblem;
+use crate::args::when::now;
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
-use crate::queries::live::now;
 
 /// How often a server is asked: once in each window.
 const EVERY: Duration = Duration::from_secs(10);

@@ -1,12 +1,13 @@
 //! The states of the servers with a URI, as one collector.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sonar_core::Timestamp;
 use sonar_core::history::{CollectorKind, Event};
 
 use crate::agent::live::board::{CollectorBoard, CollectorProblem, SourceId};
+use crate::locking::lock;
 
 /// What is known of one server.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +38,7 @@ impl StatusReports {
 
     /// Reports the state of a server at `at`. Returns an event if it fails or works again.
     pub fn report(&self, server: &str, at: Timestamp, report: ServerReport) -> Option<Event> {
-        let mut all = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.servers);
         let (notes, lost) = &mut *all;
         let ServerReport { problems, note, has_data, lost: more } = report;
         *lost += more;
@@ -59,7 +60,7 @@ impl StatusReports {
 
     /// Forgets a server that has another name now.
     pub fn forget(&self, server: &str) {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner).0.remove(server);
+        lock(&self.servers).0.remove(server);
         self.board.forget(SourceId::of_host(CollectorKind::Status, server));
     }
 }

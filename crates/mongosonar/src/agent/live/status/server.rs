@@ -25,7 +25,7 @@ use crate::agent::live::board::CollectorProblem;
 use crate::agent::live::clock_reading::ClockReading;
 use crate::agent::live::inspector::FoundServer;
 use crate::agent::servers::local;
-use crate::queries::live::now;
+use crate::args::when::now;
 
 /// The first wait before a server that does not answer is tried again, and the longest.
 const RETRY: Backoff = Backoff::between(Duration::from_secs(10), Duration::from_secs(300));
