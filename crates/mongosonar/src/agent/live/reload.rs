@@ -51,7 +51,7 @@ impl LiveAgent<'_> {
             && settings.collectors.queries
             && let Some(queries) = &self.queries
         {
-            let prepared = queries.prepare(&settings.queries, self.watched.ports());
+            let prepared = queries.prepare(&settings.queries, self.context.servers.ports());
             change = Some(prepared.map_err(|problem| anyhow!("queries: {}", problem.text()))?);
         }
         if has_other_servers {
@@ -64,7 +64,7 @@ impl LiveAgent<'_> {
         if let Some(change) = change
             && let Some(queries) = &mut self.queries
         {
-            self.board.keep_interfaces(CollectorKind::Queries, &settings.queries.interface);
+            self.context.board.keep_interfaces(CollectorKind::Queries, &settings.queries.interface);
             queries.change(change);
             changes.push("interfaces, ports and ring of queries".to_owned());
         }
@@ -82,7 +82,7 @@ impl LiveAgent<'_> {
                     changes.push(format!("{} is off", collector.name()));
                 }
                 (false, true) => {
-                    self.board.want(collector, true);
+                    self.context.board.want(collector, true);
                     if let Err(error) = self.follow(collector) {
                         self.try_again(collector, format!("{error:#}"));
                     }

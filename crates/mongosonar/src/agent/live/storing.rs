@@ -7,7 +7,6 @@ use sonar_core::words::plural;
 use sonar_core::{Endpoint, Timestamp};
 
 use super::LiveAgent;
-use crate::args::when::now;
 
 /// How long after its end a window is stored: what is killed then loses it. Samples of `diagnostic.data` come up to
 /// twenty seconds late, and are added to the window when they come.
@@ -70,14 +69,14 @@ impl LiveAgent<'_> {
         if let Some(waited) = self.pulse.take_longest() {
             let text = format!("the file system of the store did not answer for {} s", waited.as_secs());
             eprintln!("mongosonar: {text}");
-            self.event(Event::new(now(), EventKind::StoreProblem, Endpoint::default(), &text));
+            self.event(Event::new(self.now(), EventKind::StoreProblem, Endpoint::default(), &text));
             self.note(text);
         }
     }
 
     pub(super) fn take_notices(&mut self) {
         for notice in self.assembler.notices() {
-            self.notice(&notice, now());
+            self.notice(&notice, self.now());
         }
     }
 
