@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::words::plural;
 use sonar_sys::host::listeners::FoundListeners;
 use sonar_sys::privileges::Duty;
@@ -96,13 +96,13 @@ fn text(lines: &[DoctorLine], out: &mut impl Write) -> io::Result<()> {
 }
 
 /// What helps a collector of the agent that cannot work, in the words of this command.
-pub fn remedy(collector: Collector) -> Option<String> {
+pub fn remedy(collector: CollectorKind) -> Option<String> {
     match collector {
-        Collector::Queries => {
+        CollectorKind::Queries => {
             let checks = probe::all(&RingConfig::default(), &Host::live());
             checks.into_iter().find(|check| matches!(check.verdict, ProbeVerdict::Problem))?.remedy
         }
-        Collector::Files | Collector::Split => checks::tracing().remedy,
+        CollectorKind::Files | CollectorKind::Split => checks::tracing().remedy,
         _ => None,
     }
 }

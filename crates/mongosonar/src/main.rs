@@ -35,6 +35,7 @@ mod incident;
 mod input;
 mod io;
 mod large;
+mod locking;
 mod outfile;
 mod page;
 mod profiler;

@@ -1,6 +1,6 @@
 //! A span of the history as a digest, as if it were read from a file.
 
-use crate::history::{Collector, HistoryWindow};
+use crate::history::{CollectorKind, HistoryWindow};
 use crate::timeline::TimeBucket;
 use crate::{
     Class, Digest, DigestSettings, Endpoint, GroupBy, ObservedParts, Role, Row, Source, Subject, Timeline,
@@ -27,7 +27,7 @@ impl HistoryDigester {
         let by = self.digest.settings.by;
         let at = window.window.start;
         for (source, observed) in Source::ALL.into_iter().zip(&mut self.digest.observed) {
-            if let Some(collector) = Collector::of(source) {
+            if let Some(collector) = CollectorKind::of(source) {
                 observed.add(at, window.observed_ns(collector));
             }
         }

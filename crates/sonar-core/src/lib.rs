@@ -26,6 +26,7 @@ pub mod impact;
 pub mod internals;
 pub mod machine;
 pub mod notices;
+pub mod observation;
 mod observed_parts;
 pub mod offsets;
 pub mod operation;

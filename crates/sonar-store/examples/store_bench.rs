@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 use sonar_core::history::{
-    Collector, HistoryReader, HistoryWindow, HistoryWriter, Resolution, SeriesKey, SeriesSubject,
+    CollectorKind, HistoryReader, HistoryWindow, HistoryWriter, Resolution, SeriesKey, SeriesSubject,
     SeriesValue, Span,
 };
 use sonar_core::impact::SplitMix64;
@@ -195,7 +195,7 @@ impl Workload {
                 value.add(start.plus_ns(second * NS_PER_S), sample, 1.0);
             }
         }
-        for collector in [Collector::Queries, Collector::Internals, Collector::Machine] {
+        for collector in [CollectorKind::Queries, CollectorKind::Internals, CollectorKind::Machine] {
             history.observe(collector, 10 * NS_PER_S);
         }
         history

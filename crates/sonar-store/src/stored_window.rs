@@ -1,7 +1,7 @@
 //! A window with what merging needs to know.
 
 use sonar_core::history::Resolution;
-use sonar_core::history::{Collector, HistoryWindow, Span};
+use sonar_core::history::{CollectorKind, HistoryWindow, Span};
 use sonar_core::{GroupBy, Table, Timestamp};
 
 /// A window, and when its operations in flight were counted.
@@ -23,7 +23,7 @@ impl StoredWindow {
     pub fn of(window: &HistoryWindow) -> Self {
         let mut part = Self::spanning(span_of(window.window.start, Resolution::TenSeconds));
         part.add(window);
-        if window.observed_ns(Collector::Queries) > 0 || !window.window.in_flight.is_empty() {
+        if window.observed_ns(CollectorKind::Queries) > 0 || !window.window.in_flight.is_empty() {
             part.in_flight_at = part.window.window.end;
             part.window.window.in_flight.clone_from(&window.window.in_flight);
         }

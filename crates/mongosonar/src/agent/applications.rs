@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sonar_core::history::{
-    ApplicationWatch, Collector, EventKind, HistoryError, HistoryReader, Resolution, Span,
+    ApplicationWatch, CollectorKind, EventKind, HistoryError, HistoryReader, Resolution, Span,
 };
 use sonar_core::row::Subject;
 use sonar_core::{Endpoint, HistoryWindow, Row, Source, Timestamp};
@@ -33,7 +33,7 @@ impl KnownApplications {
         let span = Span { from: Timestamp::from_unix_ns(now.unix_ns().saturating_sub(REACH_NS)), to: now };
         let mut known = Self::default();
         store.windows(span, Resolution::Hour, &mut |window| {
-            known.is_complete |= window.observed_ns(Collector::Queries) > 0;
+            known.is_complete |= window.observed_ns(CollectorKind::Queries) > 0;
             known.add(&window);
         })?;
         for event in store.events(span)?.into_iter().filter(|event| event.kind == EventKind::NewApplication) {
@@ -89,7 +89,7 @@ mod tests {
     use sonar_core::figures::Share;
     use sonar_core::history::Event;
 
-    use super::super::assembler::tests::MemoryStore;
+    use super::super::memory_store::MemoryStore;
     use super::super::servers::local;
     use super::*;
 
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn what_the_history_knows_is_not_new() {
         let mut window = HistoryWindow::new(at(0), Resolution::TenSeconds);
-        window.observe(Collector::Queries, 1);
+        window.observe(CollectorKind::Queries, 1);
         let event = Event::new(at(5), EventKind::NewApplication, local(5), "first connection").about("shop");
         let mut store = MemoryStore { windows: vec![window], events: vec![event], ..MemoryStore::default() };
         let known = KnownApplications::read(&store, at(50)).unwrap();
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn what_has_run_operations_on_a_server_is_not_new_there() {
         let mut window = HistoryWindow::new(at(0), Resolution::Hour);
-        window.observe(Collector::Queries, 1);
+        window.observe(CollectorKind::Queries, 1);
         let app = |name: &str| Arc::new(Application { name: name.into(), ..Application::default() });
         let row = |subject, server| {
             let mut row = Row::new(subject, sonar_core::Class::User);

@@ -3,12 +3,11 @@
 use std::cell::RefCell;
 
 use sonar_core::history::metrics::SeriesMetric;
-use sonar_core::history::{Collector, Event, EventKind, SeriesKey};
+use sonar_core::history::{CollectorKind, Event, EventKind, SeriesKey};
 use sonar_core::internals::{FIGURES, Incident, IncidentKind, SampleSequence, ServerSample};
+use sonar_core::observation::WindowCutter;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_view::ftdc::incident_words;
-
-use super::parts::WindowCutter;
 
 /// What the first sample of a process speaks for, in milliseconds: servers take one each second.
 const FIRST_MS: i64 = 1_000;
@@ -18,7 +17,7 @@ pub struct SampleCutter<'a> {
     windows: &'a mut WindowCutter,
     server: Endpoint,
     /// The collector that observed the time of the samples, if the samples say so.
-    observes: Option<Collector>,
+    observes: Option<CollectorKind>,
     /// Which events are kept.
     keeps_event: fn(IncidentKind) -> bool,
     keeps_figures: bool,
@@ -28,7 +27,7 @@ pub struct SampleCutter<'a> {
 
 impl<'a> SampleCutter<'a> {
     /// For a server. The time that the samples speak for counts as observed by a collector.
-    pub fn new(windows: &'a mut WindowCutter, server: Endpoint, observes: Option<Collector>) -> Self {
+    pub fn new(windows: &'a mut WindowCutter, server: Endpoint, observes: Option<CollectorKind>) -> Self {
         let key = |figure| SeriesMetric::of_figure(figure).key(server, "");
         let keys = FIGURES.iter().map(key).collect();
         Self { windows, server, observes, keeps_event: |_| true, keeps_figures: true, keys }
@@ -95,8 +94,8 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     use sonar_core::internals::Metric;
+    use sonar_core::observation::WindowPart;
 
-    use super::super::parts::WindowPart;
     use super::super::servers::local;
     use super::*;
 
@@ -116,9 +115,9 @@ mod tests {
     #[test]
     fn figures_speak_for_the_seconds_before_them_and_a_gap_is_an_event() {
         let (to, from) = sync_channel(100);
-        let mut windows = WindowCutter::new(to);
+        let mut windows = WindowCutter::new(move |part| to.send(part).is_ok());
         let mut sequence = SampleSequence::default();
-        let mut cutter = SampleCutter::new(&mut windows, local(27_017), Some(Collector::Internals));
+        let mut cutter = SampleCutter::new(&mut windows, local(27_017), Some(CollectorKind::Internals));
         for (ms, queries, cache) in
             [(100_000, 0, 10), (102_000, 20, 20), (104_000, 60, 40), (124_000, 1_060, 90)]
         {
@@ -136,12 +135,12 @@ mod tests {
             Some((server, 5.0, 10.0 + 2.0 * 20.0 + 2.0 * 40.0, 40.0))
         );
         assert_eq!(series(&parts[0], "operations.queries"), Some((server, 4.0, 20.0 + 40.0, 20.0)));
-        assert_eq!(parts[0].window.observed_ns(Collector::Internals), 4_000_000_000);
+        assert_eq!(parts[0].window.observed_ns(CollectorKind::Internals), 4_000_000_000);
         let [gap] = &parts[0].events[..] else { panic!("{:?}", parts[0].events) };
         assert_eq!((gap.kind, gap.at, gap.server), (EventKind::Gap, timestamp(104_000), server));
         assert_eq!(gap.silence_ns(), Some(20_000_000_000), "{}", gap.text);
         let last = parts.last().unwrap();
         assert_eq!(series(last, "operations.queries"), Some((server, 2.0, 100.0, 50.0)), "a period of 20 s");
-        assert_eq!(last.window.observed_ns(Collector::Internals), 2_000_000_000);
+        assert_eq!(last.window.observed_ns(CollectorKind::Internals), 2_000_000_000);
     }
 }

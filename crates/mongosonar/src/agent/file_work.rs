@@ -2,9 +2,8 @@
 
 use sonar_core::files::{AccessKind, FileUsage, IoAccess};
 use sonar_core::history::metrics::{self, SeriesMetric};
+use sonar_core::observation::WindowCutter;
 use sonar_core::{Endpoint, Timestamp};
-
-use super::parts::WindowCutter;
 
 /// What was done to a file within a window.
 #[derive(Copy, Clone, Default)]

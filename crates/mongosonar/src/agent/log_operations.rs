@@ -1,9 +1,8 @@
 //! Slow operations of logs, in the rows of their shapes.
 
+use sonar_core::observation::WindowCutter;
 use sonar_core::{Endpoint, Execution, Identity, Operation, Record, Source};
 use sonar_decode::entry::EntrySink;
-
-use super::parts::WindowCutter;
 
 /// Sorts the operations of a server's log into windows by the time of their end.
 pub struct LogOperations<'a> {

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sonar_core::observation::AssemblyLimits;
 use sonar_sys::split::SplitRoom;
 
 use crate::confinement::privileges::{
@@ -29,7 +30,9 @@ pub const CHANNEL_BYTES: usize = MIB;
 /// The most bytes of the windows of all sources that are open, however many sources there are.
 pub const CUT_BYTES: usize = 7 * MIB;
 /// The most bytes of the windows that are open; more store the oldest.
-pub const OPEN_BYTES: usize = 2 * WINDOW_BYTES;
+const OPEN_BYTES: usize = 2 * WINDOW_BYTES;
+/// Both for who joins the windows of all sources.
+pub const ASSEMBLY: AssemblyLimits = AssemblyLimits { window_bytes: WINDOW_BYTES, open_bytes: OPEN_BYTES };
 /// Capture threads: one reads the ring, and one what passes inside servers.
 pub const CAPTURES: usize = 2;
 /// What all connections of a decoder may hold together is divided by this, compared with that of a command.

@@ -2,20 +2,21 @@
 
 mod applications;
 mod args;
-mod assembler;
 mod figures;
 mod file_work;
 mod live;
 mod log_operations;
-mod log_progress;
 mod memory;
+#[cfg(test)]
+mod memory_store;
 mod notify;
-mod parts;
+mod part_channel;
 mod process_memory;
 mod replay;
 mod servers;
 mod settings;
 mod store;
+mod summed_store;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -32,9 +33,9 @@ pub use self::args::{AgentArgs, EXAMPLES};
 use self::live::LivePlan;
 use self::replay::ReplayPlan;
 use self::settings::AgentSettings;
+use crate::args::when::now;
 use crate::confinement::{privileges, start_order};
 use crate::exit::{self, OK};
-use crate::queries::live::now;
 use crate::{input, stop};
 
 /// A status that is older than this is that of an agent that stands still, in nanoseconds.

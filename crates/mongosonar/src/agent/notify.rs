@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use sonar_sys::clock;
+
+use crate::locking::lock;
 
 /// The socket of the service manager, if there is one.
 #[derive(Debug, Default)]
@@ -30,7 +32,7 @@ impl Watchdog {
 
     /// Whether a sign is due; it counts as given then.
     fn is_due(&self) -> bool {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         let is_due = last.is_none_or(|last| last.elapsed() >= self.every);
         if is_due {
             *last = Some(Instant::now());

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
-use sonar_core::history::{Collector, Resolution};
+use sonar_core::history::{CollectorKind, Resolution};
 use sonar_core::time_split::ConnectionSample;
 use sonar_mongo::{Target, is_connection_string, is_host_and_port};
 use sonar_store::StoreSettings;
@@ -117,15 +117,15 @@ impl Default for CollectorTable {
 
 impl CollectorTable {
     /// Whether a collector runs with this configuration.
-    pub const fn runs(&self, collector: Collector) -> bool {
+    pub const fn runs(&self, collector: CollectorKind) -> bool {
         match collector {
-            Collector::Queries => self.queries,
-            Collector::Log => self.log,
-            Collector::Internals => self.internals,
-            Collector::Machine => self.machine,
-            Collector::Files => self.files,
-            Collector::Status => self.status,
-            Collector::Split => self.split,
+            CollectorKind::Queries => self.queries,
+            CollectorKind::Log => self.log,
+            CollectorKind::Internals => self.internals,
+            CollectorKind::Machine => self.machine,
+            CollectorKind::Files => self.files,
+            CollectorKind::Status => self.status,
+            CollectorKind::Split => self.split,
         }
     }
 }
@@ -372,8 +372,8 @@ mod tests {
         assert_eq!(settings, AgentSettings::default());
         assert_eq!(settings.store.max_size.0, 2_000_000_000);
         assert_eq!(settings.store.days(), [2, 30, 400]);
-        let off = Collector::ALL.into_iter().filter(|one| !settings.collectors.runs(*one));
-        assert_eq!(off.collect::<Vec<_>>(), [Collector::Split]);
+        let off = CollectorKind::ALL.into_iter().filter(|one| !settings.collectors.runs(*one));
+        assert_eq!(off.collect::<Vec<_>>(), [CollectorKind::Split]);
         assert_eq!(settings.split.sample.0.every.get(), 10);
         let sizes = AgentSettings::parse("[store]\nmax-size = \"1GiB\"\n").unwrap();
         assert_eq!(sizes.store.max_size.0, 1 << 30);

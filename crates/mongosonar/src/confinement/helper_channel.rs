@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 use sonar_sys::helper::Helper;
 use sonar_sys::questions::{HelperAnswer, MAX_BYTES, QuestionSocket, answer_all};
+
+use crate::locking::lock;
 
 /// A helper, used by one thread at a time, from a request to its answer.
 #[derive(Debug)]
@@ -143,11 +145,6 @@ impl Refusal {
         };
         io::Error::new(kind, self.why)
     }
-}
-
-/// Takes a lock, whatever happened to the thread that had it.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use sonar_mongo::Target;
 use sonar_sys::helper::{Helper, limit_memory, name_process};
@@ -19,11 +19,12 @@ use sonar_sys::privileges::{self, Duty, FileAccess, capability, works_without};
 use sonar_sys::trust;
 
 use super::start_order::{self, StartStep};
+use crate::locking::lock;
 
 /// Reports once which privileges cannot be dropped here, and why: all threads have the same reason.
 fn lacking(what: &str, error: &io::Error) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned()) {
+    if lock(&REPORTED).insert(what.to_owned()) {
         eprintln!("mongosonar: privileges are dropped in part only: {what}: {error}");
     }
 }

@@ -5,6 +5,8 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use crate::locking::lock;
+
 /// Where such threads wait, until it is opened and no thread keeps it closed.
 #[derive(Clone, Debug, Default)]
 pub struct StartGate(Arc<GateState>);
@@ -46,13 +48,13 @@ impl StartGate {
 
     /// Waits until it is open and no thread keeps it closed. If that never happens, the program ends.
     pub fn wait(&self) {
-        let threads = self.0.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = lock(&self.0.threads);
         let is_closed = |threads: &mut PrivilegedThreads| !threads.is_open || threads.others > 0;
         drop(self.0.changed.wait_while(threads, is_closed).unwrap_or_else(PoisonError::into_inner));
     }
 
     fn change(&self, change: impl FnOnce(&mut PrivilegedThreads)) {
-        change(&mut self.0.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.0.threads));
         self.0.changed.notify_all();
     }
 }

@@ -1,10 +1,12 @@
 //! The order in which a command with privileges starts. Each of them states its steps here as it takes them; in a debug
 //! build one that comes too late ends the program.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
+
+use crate::locking::lock;
 
 /// The steps, in their order. A command may take one of them several times, and leave some out.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -30,7 +32,7 @@ static REACHED: Mutex<Option<StartStep>> = Mutex::new(None);
 pub fn take(step: StartStep) {
     // Tests of a part take its steps in any order.
     if cfg!(debug_assertions) && !cfg!(test) {
-        let mut reached = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reached = lock(&REACHED);
         assert!(may_follow(*reached, step), "{step:?} after {reached:?}");
         if reached.replace(step) != Some(step) && std::env::var_os(SHOWN).is_some() {
             eprintln!("mongosonar: start: {step:?}");

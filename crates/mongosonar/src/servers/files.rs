@@ -11,11 +11,12 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use sonar_core::observation::FileIdentity;
 use sonar_sys::host::process::{Process, ProgramFile, RunningProgram};
 use sonar_sys::host::process_files::ProcessFiles;
 
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
-use crate::input::follow::{FILE_PATIENCE, FileIdentity, FileThread, FollowedPlace, MAX_COPIES};
+use crate::input::follow::{FILE_PATIENCE, FileThread, FollowedPlace, MAX_COPIES};
 use crate::servers;
 use crate::servers::configuration::ServerConfiguration;
 use crate::servers::log_location::LogLocation;

@@ -18,10 +18,11 @@ use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::questions::HelperAnswer;
 
-use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files, lock};
+use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::input::follow::{FileThread, FileThreads};
+use crate::locking::lock;
 use crate::servers;
 use crate::servers::configuration::ServerConfiguration;
 use crate::servers::files::{

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use sonar_core::Source;
+use sonar_core::observation::FileIdentity;
 use sonar_core::time_split::ServerOperation;
 use sonar_decode::entry::ParsedEntry;
 use sonar_decode::log::{LogReader, LogSettings};
@@ -22,9 +23,7 @@ use sonar_sys::host::regular;
 use super::server_operation::DescribedOperations;
 use crate::args::when::now;
 use crate::confinement::reading_apart::{ReadApart, read_each};
-use crate::input::follow::{
-    FileFollower, FileIdentity, FileThread, FollowStart, FollowedFile, FollowedPlace, LineSink,
-};
+use crate::input::follow::{FileFollower, FileThread, FollowStart, FollowedFile, FollowedPlace, LineSink};
 use crate::servers;
 use crate::servers::configuration::named_log;
 use crate::servers::log_location::{LocatedLog, unreadable};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::support::*;
 use serde_json::Value;
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
-use sonar_core::history::{Collector, EventKind, Resolution, SeriesSubject, Span, metrics};
+use sonar_core::history::{CollectorKind, EventKind, Resolution, SeriesSubject, Span, metrics};
 use sonar_core::row::Row;
 use sonar_core::{Class, Endpoint, HistoryReader, HistoryWindow, Role, Source, Timestamp};
 use sonar_decode::io_file::{FileEntry, RecordingWriter};
@@ -108,7 +108,7 @@ fn the_operations_stored_are_those_of_queries() {
     assert_eq!(total.calls, report["totals"]["calls"].as_u64().unwrap());
     assert_eq!(summary_of(&output)["collectors"][0]["operations"], report["totals"]["calls"]);
     // From the first to the last packet.
-    let seconds = all.observed_ns(Collector::Queries) as f64 / 1e9;
+    let seconds = all.observed_ns(CollectorKind::Queries) as f64 / 1e9;
     let reported = report["end_ns"].as_f64().unwrap() - report["start_ns"].as_f64().unwrap();
     assert!((seconds - reported / 1e9).abs() < 1.0, "{seconds} {reported}");
 }
@@ -198,7 +198,7 @@ fn the_series_stored_are_the_figures_of_ftdc_report() {
         assert!(value.seconds > 0.0 && value.seconds <= 289.5, "{id}: {}", value.seconds);
     }
     // A sample a second.
-    assert_eq!(all.observed_ns(Collector::Internals) / 1_000_000_000, 288);
+    assert_eq!(all.observed_ns(CollectorKind::Internals) / 1_000_000_000, 288);
     let events = store.events(store.extent().unwrap().unwrap()).unwrap();
     let incidents = report["incidents"].as_array().unwrap();
     assert_eq!(events.len(), incidents.len());
@@ -266,7 +266,7 @@ fn accesses_to_files_become_series_of_their_server() {
     assert_eq!(first.series[&key(metrics::FILE_READ_TIME)].mean(), Some(2.0));
     assert_eq!(total(first, metrics::FILE_WRITES), None);
     assert_eq!(total(second, metrics::FILE_WRITES), Some(1.0));
-    assert_eq!(first.observed_ns(Collector::Files), 10_000_000_000);
+    assert_eq!(first.observed_ns(CollectorKind::Files), 10_000_000_000);
     assert!(first.series.keys().any(|key| key.subject == SeriesSubject::Server), "joined with the figures");
 }
 
@@ -436,7 +436,7 @@ fn a_minute_that_is_cut_short_is_stored() {
         summary["windows"].as_u64().unwrap() >= 1 && summary["values"].as_u64().unwrap() > 10,
         "{summary}"
     );
-    assert!(stored(&store).0.observed_ns(Collector::Machine) > 1_000_000_000);
+    assert!(stored(&store).0.observed_ns(CollectorKind::Machine) > 1_000_000_000);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use crate::support::*;
 use serde_json::Value;
-use sonar_core::history::{Collector, Event, EventKind, HistoryWindow, Resolution, Span, metrics};
+use sonar_core::history::{CollectorKind, Event, EventKind, HistoryWindow, Resolution, Span, metrics};
 use sonar_core::{
     Application, Class, Endpoint, HistoryWriter, Identity, Row, ShapeId, ShapeInfo, Source, Subject,
     Timestamp,
@@ -394,8 +394,8 @@ fn an_application_is_one_row_though_the_log_does_not_know_its_driver() {
     {
         let start = Timestamp::from_unix(1_795_296_000 + 10 * number as u64, 0);
         let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
-        window.observe(Collector::Queries, 10_000_000_000);
-        window.observe(Collector::Log, 10_000_000_000);
+        window.observe(CollectorKind::Queries, 10_000_000_000);
+        window.observe(CollectorKind::Log, 10_000_000_000);
         for (source, calls) in *seen {
             let driver = if *source == Source::Wire { "PyMongo" } else { "" };
             let app = Application { name: "shop".into(), driver: driver.into(), ..Application::default() };
@@ -422,7 +422,7 @@ fn queries_of_one_server_of_several_are_shown_alone() {
     let store = folder.path("history");
     let mut history = SqliteHistory::create(&store, StoreSettings::default()).unwrap();
     let mut window = HistoryWindow::new(Timestamp::from_unix(1_795_296_000, 0), Resolution::TenSeconds);
-    window.observe(Collector::Queries, 10_000_000_000);
+    window.observe(CollectorKind::Queries, 10_000_000_000);
     for (port, calls) in [(27_601, 5), (27_602, 7)] {
         let shape = ShapeInfo { id: ShapeId(9), command: "find".into(), ..ShapeInfo::default() };
         let (identity, order) = (Identity::Exact, ShapeId(0));
@@ -471,7 +471,7 @@ fn the_past_has_the_state_of_the_servers_at_its_end() {
     // Earlier versions stored no queues.
     for (number, connections, queued) in [(0, 20.0, None), (1, 214.0, Some([3.0, 0.0]))] {
         let mut window = HistoryWindow::new(start(number), Resolution::TenSeconds);
-        for collector in [Collector::Queries, Collector::Internals, Collector::Machine] {
+        for collector in [CollectorKind::Queries, CollectorKind::Internals, CollectorKind::Machine] {
             window.observe(collector, 10_000_000_000);
         }
         let own = Endpoint::v4([0; 4], 27_017);
@@ -554,7 +554,7 @@ fn a_comparison_says_that_a_log_could_not_be_read() {
     for number in 0..12_u64 {
         let start = Timestamp::from_unix(1_795_296_000 + 10 * number, 0);
         let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
-        window.observe(Collector::Log, 10 * S);
+        window.observe(CollectorKind::Log, 10 * S);
         if number == 7 {
             window.miss_log(Endpoint::v4([0; 4], 27_017), 4 * S);
         }
@@ -605,7 +605,7 @@ fn what_stopped_or_killed_a_server_is_told_once_and_of_that_server_only() {
     for number in 0..24_u64 {
         let start = Timestamp::from_unix(1_795_296_000 + 10 * number, 0);
         let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
-        window.observe(Collector::Internals, 10_000_000_000);
+        window.observe(CollectorKind::Internals, 10_000_000_000);
         let span = Span { from: start, to: window.window.end };
         let own: Vec<Event> = events.iter().filter(|event| span.contains(event.at)).cloned().collect();
         history.append(&window, &own).unwrap();

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use crate::support::*;
 use serde_json::Value;
-use sonar_core::history::{Collector, Event, EventKind, HistoryWindow, Resolution, Span};
+use sonar_core::history::{CollectorKind, Event, EventKind, HistoryWindow, Resolution, Span};
 use sonar_core::{Endpoint, HistoryWriter, Timestamp};
 use sonar_store::{SqliteHistory, StoreSettings};
 
@@ -30,7 +30,7 @@ impl MadeHistory {
         let mut history = SqliteHistory::create(&made.0.path("history"), StoreSettings::default()).unwrap();
         for number in 0..36_u64 {
             let mut window = HistoryWindow::new(at(10 * number), Resolution::TenSeconds);
-            window.observe(Collector::Queries, 10 * S);
+            window.observe(CollectorKind::Queries, 10 * S);
             observe(number, &mut window);
             let span = Span { from: window.window.start, to: window.window.end };
             let own: Vec<Event> = events.iter().filter(|event| span.contains(event.at)).cloned().collect();
@@ -106,7 +106,7 @@ fn the_answer_comes_before_the_gaps_which_one_line_sums_up() {
     let mut events = crash(201, 204);
     events.insert(0, event(100, EventKind::LogRotation, "the log was rotated"));
     let history = MadeHistory::new("gaps", &events, |number, window| {
-        window.observe(Collector::Log, if number % 3 == 0 { 5 * S } else { 10 * S });
+        window.observe(CollectorKind::Log, if number % 3 == 0 { 5 * S } else { 10 * S });
     });
     let text = history.text(&["what-changed", "--from", "2026-11-21T21:20:00Z"]);
     let lines: Vec<&str> = text.lines().collect();
@@ -128,9 +128,9 @@ fn the_answer_comes_before_the_gaps_which_one_line_sums_up() {
 #[test]
 fn a_comparison_names_the_gaps_of_what_it_compares() {
     let history = MadeHistory::new("gaps-compared", &[], |number, window| {
-        window.observe(Collector::Log, 10 * S);
+        window.observe(CollectorKind::Log, 10 * S);
         if number % 3 == 0 {
-            window.observed_ns[Collector::Queries as usize] = 5 * S;
+            window.observed_ns[CollectorKind::Queries as usize] = 5 * S;
         }
     });
     let output = history.run(&["compare", "2026-11-21T21:20:00Z+1m", "2026-11-21T21:21:00Z+1m"]);

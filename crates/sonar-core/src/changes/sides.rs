@@ -1,7 +1,7 @@
 //! The two sides of a comparison: their windows, and how long each source was observed.
 
 use crate::figures::Figures;
-use crate::history::{Collector, Event, HistoryWindow, Span};
+use crate::history::{CollectorKind, Event, HistoryWindow, Span};
 use crate::{Class, Endpoint, Role, Row, Source, Timestamp};
 
 /// Windows right before the span: what changed at its beginning is compared with these.
@@ -74,8 +74,8 @@ pub(super) struct Sides<'a> {
 }
 
 /// The sources that are judged, with their collectors, the one with the most precise latencies first.
-pub(super) const SOURCES: [(Source, Collector); 2] =
-    [(Source::Wire, Collector::Queries), (Source::Log, Collector::Log)];
+pub(super) const SOURCES: [(Source, CollectorKind); 2] =
+    [(Source::Wire, CollectorKind::Queries), (Source::Log, CollectorKind::Log)];
 
 /// The operations of users that servers served in a window, without those that mongosonar alone ran: what it asks is no
 /// change of a server.
@@ -90,7 +90,7 @@ fn is_own(row: &Row) -> bool {
     !apps.is_empty() && apps.other.calls == 0 && apps.iter().all(|(app, _)| app.is_own())
 }
 
-fn collector_of(source: Source) -> Option<Collector> {
+fn collector_of(source: Source) -> Option<CollectorKind> {
     SOURCES.iter().find(|(one, _)| *one == source).map(|(_, collector)| *collector)
 }
 

@@ -1,6 +1,6 @@
 //! Times of a span in which nothing, or not everything, was observed.
 
-use super::{Collector, ObservedSpan, Span};
+use super::{CollectorKind, ObservedSpan, Span};
 use crate::Timestamp;
 
 /// A time that was not observed, or only in part.
@@ -9,7 +9,7 @@ pub struct HistoryGap {
     /// When.
     pub span: Span,
     /// The collector that did not observe; `None` if none did.
-    pub collector: Option<Collector>,
+    pub collector: Option<CollectorKind>,
     /// The share of the span that was observed nevertheless, 0 to 1: a window of an hour does not say which minutes are
     /// missing.
     pub observed: f64,
@@ -19,7 +19,7 @@ pub struct HistoryGap {
 const MIN_SHARE: f64 = 0.9;
 
 /// The shares of a window that each collector observed.
-type Shares = [f64; Collector::ALL.len()];
+type Shares = [f64; CollectorKind::ALL.len()];
 
 /// Finds the gaps of a span from its windows.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl GapFinder {
         let best = |shares: &Shares| shares.iter().copied().fold(0.0, f64::max);
         let mut gaps = Vec::new();
         self.collect(&best, None, &mut gaps);
-        for collector in Collector::ALL {
+        for collector in CollectorKind::ALL {
             let own = |shares: &Shares| shares[collector as usize];
             if self.windows.iter().any(|(_, shares)| own(shares) > 0.0) {
                 // Where no collector observed more, the gap has been named.
@@ -65,7 +65,7 @@ impl GapFinder {
     fn collect(
         &self,
         share: &dyn Fn(&Shares) -> f64,
-        collector: Option<Collector>,
+        collector: Option<CollectorKind>,
         gaps: &mut Vec<HistoryGap>,
     ) {
         let first = gaps.len();
@@ -110,13 +110,13 @@ mod tests {
         Timestamp::from_unix(seconds, 0)
     }
 
-    fn window(seconds: u64, collectors: &[Collector]) -> HistoryWindow {
+    fn window(seconds: u64, collectors: &[CollectorKind]) -> HistoryWindow {
         let mut window = HistoryWindow::new(at(seconds), Resolution::TenSeconds);
         collectors.iter().for_each(|one| window.observe(*one, 10_000_000_000));
         window
     }
 
-    fn gaps(windows: &[HistoryWindow]) -> Vec<(u64, u64, Option<Collector>)> {
+    fn gaps(windows: &[HistoryWindow]) -> Vec<(u64, u64, Option<CollectorKind>)> {
         let mut finder = GapFinder::new(Span { from: at(100), to: at(150) });
         windows.iter().for_each(|window| finder.add(&ObservedSpan::of(window)));
         let second = |at: Timestamp| at.unix_ns() / 1_000_000_000;
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn gaps_are_where_no_window_or_no_collector_is() {
-        use Collector::{Log, Queries};
+        use CollectorKind::{Log, Queries};
         let both = [Queries, Log];
         let all: Vec<_> = (10..15).map(|at| window(at * 10, &both)).collect();
         assert_eq!(gaps(&all), []);
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_window_that_was_observed_in_part_is_a_gap_with_its_share() {
         let mut hour = HistoryWindow::new(at(3_600), Resolution::Hour);
-        hour.observe(Collector::Queries, 3_600_000_000_000 * 3 / 4);
+        hour.observe(CollectorKind::Queries, 3_600_000_000_000 * 3 / 4);
         let mut finder = GapFinder::new(Span { from: at(3_600), to: at(7_200) });
         finder.add(&ObservedSpan::of(&hour));
         let gaps = finder.finish();
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_collector_that_never_observed_has_no_gap() {
-        let all: Vec<_> = (10..15).map(|at| window(at * 10, &[Collector::Internals])).collect();
+        let all: Vec<_> = (10..15).map(|at| window(at * 10, &[CollectorKind::Internals])).collect();
         assert_eq!(gaps(&all), []);
     }
 }

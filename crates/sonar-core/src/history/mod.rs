@@ -6,7 +6,7 @@
 //! [`HistoryReader`].
 
 mod applications;
-mod collector;
+mod collector_kind;
 mod error;
 mod event;
 mod gaps;
@@ -22,7 +22,7 @@ mod storms;
 mod window;
 
 pub use applications::ApplicationWatch;
-pub use collector::Collector;
+pub use collector_kind::CollectorKind;
 pub use error::HistoryError;
 pub use event::{Event, EventKind};
 pub use gaps::{GapFinder, HistoryGap};

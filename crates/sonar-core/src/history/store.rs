@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Collector, Event, HistoryError, HistoryWindow, Resolution};
+use super::{CollectorKind, Event, HistoryError, HistoryWindow, Resolution};
 use crate::Timestamp;
 
 /// A span of time, from its start up to but not including its end.
@@ -31,14 +31,14 @@ impl Span {
 pub struct ObservedSpan {
     /// The window.
     pub span: Span,
-    /// In nanoseconds, in the order of [`Collector::ALL`].
-    pub observed_ns: [u64; Collector::ALL.len()],
+    /// In nanoseconds, in the order of [`CollectorKind::ALL`].
+    pub observed_ns: [u64; CollectorKind::ALL.len()],
 }
 
 impl ObservedSpan {
     /// A window that nobody observed.
     pub const fn nothing(span: Span) -> Self {
-        Self { span, observed_ns: [0; Collector::ALL.len()] }
+        Self { span, observed_ns: [0; CollectorKind::ALL.len()] }
     }
 
     /// That of this window.
@@ -48,7 +48,7 @@ impl ObservedSpan {
     }
 
     /// Adds a part of the window: no collector observed longer than the window lasted.
-    pub fn add(&mut self, observed_ns: &[u64; Collector::ALL.len()]) {
+    pub fn add(&mut self, observed_ns: &[u64; CollectorKind::ALL.len()]) {
         let most = self.span.length_ns();
         for (mine, ns) in self.observed_ns.iter_mut().zip(observed_ns) {
             *mine = mine.saturating_add(*ns).min(most);

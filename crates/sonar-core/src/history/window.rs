@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Collector, Resolution, SeriesKey, SeriesSubject, SeriesValue, metrics};
+use super::{CollectorKind, Resolution, SeriesKey, SeriesSubject, SeriesValue, metrics};
 use crate::held::tree_bytes;
 use crate::window::WindowSettings;
 use crate::{Endpoint, GroupBy, Reading, Source, Table, Timestamp, Window};
@@ -15,8 +15,8 @@ const SERIES_SHARE: usize = 4;
 pub struct HistoryWindow {
     /// The operations: of the wire, and slow operations of logs, which have their own figures in the same rows.
     pub window: Window,
-    /// How long each collector observed, in nanoseconds, in the order of [`Collector::ALL`].
-    pub observed_ns: [u64; Collector::ALL.len()],
+    /// How long each collector observed, in nanoseconds, in the order of [`CollectorKind::ALL`].
+    pub observed_ns: [u64; CollectorKind::ALL.len()],
     /// What was read of logs.
     pub reading: Reading,
     /// The series.
@@ -41,7 +41,7 @@ impl HistoryWindow {
         let window = Window { end, ..Window::new(start, WindowSettings::default()) };
         Self {
             window,
-            observed_ns: [0; Collector::ALL.len()],
+            observed_ns: [0; CollectorKind::ALL.len()],
             reading: Reading::default(),
             series: BTreeMap::new(),
             series_left_out: 0,
@@ -90,7 +90,7 @@ impl HistoryWindow {
     }
 
     /// Adds time that a collector observed, at most the length of the window in total.
-    pub fn observe(&mut self, collector: Collector, ns: u64) {
+    pub fn observe(&mut self, collector: CollectorKind, ns: u64) {
         let most = self.window.length_ns();
         let observed = &mut self.observed_ns[collector as usize];
         *observed = observed.saturating_add(ns).min(most);
@@ -98,15 +98,15 @@ impl HistoryWindow {
 
     /// How long a collector observed, in nanoseconds. Each of several servers may have been observed for a shorter time: see
     /// [`observed_of`](Self::observed_of).
-    pub fn observed_ns(&self, collector: Collector) -> u64 {
+    pub fn observed_ns(&self, collector: CollectorKind) -> u64 {
         self.observed_ns[collector as usize]
     }
 
     /// How long a collector observed this server, in nanoseconds, as far as the window says so: only logs are read server by
     /// server, and a window without its series says it for all servers alone.
-    pub fn observed_of(&self, collector: Collector, server: Endpoint) -> u64 {
+    pub fn observed_of(&self, collector: CollectorKind, server: Endpoint) -> u64 {
         let all = self.observed_ns(collector);
-        if collector != Collector::Log || all == 0 {
+        if collector != CollectorKind::Log || all == 0 {
             return all;
         }
         let unread = self.series.get(&metrics::LOG_UNREAD.key(server, ""));
@@ -120,10 +120,9 @@ impl HistoryWindow {
 
     /// Makes the operations say how long their sources were observed, for views that have only them.
     pub fn state_observed(&mut self) {
-        self.window.observed =
-            Some(Source::ALL.map(|source| {
-                Collector::of(source).map_or(0, |collector| self.observed_ns[collector as usize])
-            }));
+        self.window.observed = Some(Source::ALL.map(|source| {
+            CollectorKind::of(source).map_or(0, |collector| self.observed_ns[collector as usize])
+        }));
     }
 
     /// Whether any collector observed anything.
@@ -172,7 +171,7 @@ impl HistoryWindow {
         // What was observed is from now on what was observed of this server.
         let key = self.series.keys().find(|key| key.server.port == port && metrics::is_loss(key));
         if let Some(key) = key.cloned() {
-            self.observed_ns[Collector::Log as usize] = self.observed_of(Collector::Log, key.server);
+            self.observed_ns[CollectorKind::Log as usize] = self.observed_of(CollectorKind::Log, key.server);
             self.series.remove(&key);
         }
         self.series.retain(|key, _| key.server.port == 0 || key.server.port == port);
@@ -248,14 +247,14 @@ mod tests {
         };
         let part = |log_ns, value| {
             let mut part = HistoryWindow::new(start, Resolution::TenSeconds);
-            part.observe(Collector::Log, log_ns);
+            part.observe(CollectorKind::Log, log_ns);
             part.sample(&key, start, value, 2.0);
             part.reading = Reading { lines: 3, ..Reading::default() };
             part
         };
         let mut joined = part(4_000_000_000, 10.0);
         joined.join(&part(10_000_000_000, 30.0));
-        assert_eq!(joined.observed_ns(Collector::Log), 10_000_000_000, "not fourteen seconds of ten");
+        assert_eq!(joined.observed_ns(CollectorKind::Log), 10_000_000_000, "not fourteen seconds of ten");
         assert_eq!((joined.reading.lines, joined.series[&key].mean()), (6, Some(20.0)));
         assert_eq!(joined.window.length_ns(), Resolution::TenSeconds.width_ns());
     }
@@ -284,23 +283,23 @@ mod tests {
         let [read, unread] = [27_017, 27_018].map(|port| Endpoint::v4([0; 4], port));
         let part = |log_s, unread_s| {
             let mut part = HistoryWindow::new(Timestamp::from_unix(1_000, 0), Resolution::TenSeconds);
-            part.observe(Collector::Log, log_s * S);
-            part.observe(Collector::Queries, 10 * S);
+            part.observe(CollectorKind::Log, log_s * S);
+            part.observe(CollectorKind::Queries, 10 * S);
             part.miss_log(unread, unread_s * S);
             part
         };
         let mut window = part(8, 5);
         window.join(&part(8, 1));
-        assert_eq!([read, unread].map(|one| window.observed_of(Collector::Log, one)), [8 * S, 2 * S]);
-        assert_eq!(window.observed_of(Collector::Queries, unread), 10 * S);
+        assert_eq!([read, unread].map(|one| window.observed_of(CollectorKind::Log, one)), [8 * S, 2 * S]);
+        assert_eq!(window.observed_of(CollectorKind::Queries, unread), 10 * S);
         window.merge(&part(10, 12));
-        assert_eq!(window.observed_of(Collector::Log, unread), 0, "never less than nothing");
+        assert_eq!(window.observed_of(CollectorKind::Log, unread), 0, "never less than nothing");
         // Of one server it is the time of that.
         for (server, expected) in [(read, 8 * S), (unread, 3 * S)] {
             let mut own = part(8, 5);
             own.keep_server(server.port);
-            assert_eq!(own.observed_ns(Collector::Log), expected);
-            assert_eq!(own.observed_of(Collector::Log, server), expected);
+            assert_eq!(own.observed_ns(CollectorKind::Log), expected);
+            assert_eq!(own.observed_of(CollectorKind::Log, server), expected);
         }
     }
 
@@ -330,7 +329,7 @@ mod tests {
         let server = Endpoint::v4([0; 4], 27_017);
         let full = |names: std::ops::Range<usize>| {
             let mut full = HistoryWindow::new(Timestamp::from_unix(1_000, 0), Resolution::TenSeconds);
-            full.observe(Collector::Log, 10 * S);
+            full.observe(CollectorKind::Log, 10 * S);
             for number in names {
                 let key = metrics::FILE_READS.key(server, &format!("file {number}"));
                 full.sample(&key, full.window.start, 1.0, 10.0);
@@ -342,7 +341,7 @@ mod tests {
         assert_eq!((window.series.len(), window.series_left_out), (most, 5));
         window.miss_log(server, 4 * S);
         window.miss_log(server, 2 * S);
-        assert_eq!(window.observed_of(Collector::Log, server), 4 * S);
+        assert_eq!(window.observed_of(CollectorKind::Log, server), 4 * S);
         assert_eq!((window.series.len(), window.series_left_out), (most, 6));
         // Also where windows are joined or merged, whichever is full.
         let mut other = full(0..0);
@@ -351,7 +350,7 @@ mod tests {
         joined.join(&other);
         merged.merge(&joined);
         for (one, observed) in [(&joined, 7 * S), (&merged, 17 * S)] {
-            assert_eq!(one.observed_of(Collector::Log, server), observed);
+            assert_eq!(one.observed_of(CollectorKind::Log, server), observed);
             assert_eq!(one.series.len(), most);
         }
         assert_eq!((joined.series_left_out, merged.series_left_out), (1, 1 + most as u64));

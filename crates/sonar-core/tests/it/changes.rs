@@ -16,7 +16,9 @@ use sonar_core::changes::{
     ALPHA, ChangeInput, ChangeKind, ComparisonKind, GrownTime, HistoryChange, HistoryChanges, Scan, ShapeWay,
     SplitChange, find,
 };
-use sonar_core::history::{Collector, Event, EventKind, HistoryWindow, Resolution, SeriesKey, SeriesSubject};
+use sonar_core::history::{
+    CollectorKind, Event, EventKind, HistoryWindow, Resolution, SeriesKey, SeriesSubject,
+};
 use sonar_core::operation::{ErrorCodes, Opcode};
 use sonar_core::time_split::{FileTotal, TimePart, WaitTotal};
 use sonar_core::{
@@ -105,7 +107,9 @@ fn operation<'a>(shape: &'a Arc<ShapeInfo>, app: &'a Arc<Application>) -> Operat
 fn window(at: u64, loads: &[Load], noise: &mut Noise) -> HistoryWindow {
     let start = Timestamp::from_unix(1_700_000_000 + at * WIDTH_S, 0);
     let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
-    for collector in [Collector::Queries, Collector::Log, Collector::Internals, Collector::Machine] {
+    for collector in
+        [CollectorKind::Queries, CollectorKind::Log, CollectorKind::Internals, CollectorKind::Machine]
+    {
         window.observe(collector, WIDTH_S * 1_000 * MS);
     }
     for load in loads {

@@ -8,7 +8,7 @@ use sonar_core::command_types::TypeCounts;
 use sonar_core::execution::ServerSums;
 use sonar_core::figures::{Apps, Clients, PlanUse, Share};
 use sonar_core::histogram::{BUCKETS, DurationSummary};
-use sonar_core::history::{Collector, HistoryWindow, SeriesKey, SeriesValue, Span};
+use sonar_core::history::{CollectorKind, HistoryWindow, SeriesKey, SeriesValue, Span};
 use sonar_core::operation::InFlightOperations;
 use sonar_core::row::{Observed, UnfinishedOperations};
 use sonar_core::table::{MAX_OTHER_ROWS, MAX_ROWS};
@@ -36,8 +36,8 @@ pub fn decode(blob: &[u8], span: Span, lookup: &dyn NumberLookup, into: &mut Sto
     Decoder::of(version, &body, span.from, lookup)?.window(span, into)
 }
 
-/// How long each collector observed, in nanoseconds, in the order of [`Collector::ALL`].
-pub type ObservedNs = [u64; Collector::ALL.len()];
+/// How long each collector observed, in nanoseconds, in the order of [`CollectorKind::ALL`].
+pub type ObservedNs = [u64; CollectorKind::ALL.len()];
 
 /// Reads of the blob of a window only how long each collector observed.
 ///

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use sonar_core::execution::ServerSums;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::time_split::TimePart;
 use sonar_core::{Coverage, Reading};
 
@@ -13,7 +13,7 @@ use super::blob::BlobError;
 /// the program may have other names; unknown ones are left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// For each position, that in [`Collector::ALL`].
+    /// For each position, that in [`CollectorKind::ALL`].
     pub(super) collectors: Vec<Option<usize>>,
     /// For each position, that in [`Coverage::NAMES`].
     pub(super) coverage: Vec<Option<usize>>,
@@ -32,7 +32,7 @@ pub(super) fn position(list: &[Option<usize>], at: u64) -> Result<Option<usize>,
 }
 
 static COLLECTORS: LazyLock<Vec<&str>> =
-    LazyLock::new(|| Collector::ALL.iter().map(|one| one.name()).collect());
+    LazyLock::new(|| CollectorKind::ALL.iter().map(|one| one.name()).collect());
 static PARTS: LazyLock<Vec<&str>> = LazyLock::new(|| TimePart::ALL.iter().map(|one| one.name()).collect());
 
 impl Layout {
@@ -72,7 +72,10 @@ mod tests {
         assert!(current.parts.iter().copied().eq((0..TimePart::ALL.len()).map(Some)));
         let other = Layout::parse("log queries\nframes was_removed files_damaged\n\nkeys_examined\n");
         let frames = Coverage::NAMES.iter().position(|name| *name == "frames");
-        assert_eq!(other.collectors, [Some(Collector::Log as usize), Some(Collector::Queries as usize)]);
+        assert_eq!(
+            other.collectors,
+            [Some(CollectorKind::Log as usize), Some(CollectorKind::Queries as usize)]
+        );
         assert_eq!(other.coverage, [frames, None, Some(0)]);
         assert_eq!((other.reading.len(), other.sums.len(), other.parts.len()), (0, 1, 0));
     }

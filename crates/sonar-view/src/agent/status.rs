@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use sonar_core::Timestamp;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::words::plural;
 
 use crate::kit::{Bytes, Grouped, Nanos, Zone, escape, json};
@@ -67,7 +67,7 @@ pub struct CollectorStatus {
 
 impl CollectorStatus {
     /// One that is off.
-    pub fn new(collector: Collector) -> Self {
+    pub fn new(collector: CollectorKind) -> Self {
         Self { name: collector.name().to_owned(), ..Self::default() }
     }
 }
@@ -315,12 +315,12 @@ mod tests {
     fn the_status_shows_what_fails_and_what_it_costs() {
         let second = 1_000_000_000;
         let start = 1_795_296_000 * second;
-        let mut files = CollectorStatus::new(Collector::Files);
+        let mut files = CollectorStatus::new(CollectorKind::Files);
         files.state = CollectorState::NeedsYou;
         files.since_ns = Some(start);
         files.problems = vec!["no permission; fix: sudo\u{1b}".to_owned()];
         files.notes = vec!["db1: all\u{1b}".to_owned()];
-        let mut queries = CollectorStatus::new(Collector::Queries);
+        let mut queries = CollectorStatus::new(CollectorKind::Queries);
         (queries.state, queries.since_ns) = (CollectorState::Working, Some(start + second));
         (queries.last_data_ns, queries.lost) = (Some(start + 97 * second), 1_234);
         (queries.user_ns, queries.system_ns) = (second, second / 2);

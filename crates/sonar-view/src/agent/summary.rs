@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sonar_core::history::{Collector, HistoryWindow, Span};
+use sonar_core::history::{CollectorKind, HistoryWindow, Span};
 use sonar_core::time::NS_PER_S;
 use sonar_core::words::plural;
 use sonar_core::{Source, Timestamp};
@@ -56,10 +56,10 @@ impl AgentSummary {
 
     /// Adds a window, before it is stored.
     pub fn add(&mut self, window: &HistoryWindow) {
-        for collector in Collector::ALL {
+        for collector in CollectorKind::ALL {
             let source = match collector {
-                Collector::Queries => Some(Source::Wire),
-                Collector::Log => Some(Source::Log),
+                CollectorKind::Queries => Some(Source::Wire),
+                CollectorKind::Log => Some(Source::Log),
                 _ => None,
             };
             let calls = |source| {
@@ -81,7 +81,7 @@ impl AgentSummary {
             summary.operations =
                 operations.map(|operations| operations.saturating_add(summary.operations.unwrap_or(0)));
         }
-        self.collectors.sort_by_key(|summary| Collector::from_name(summary.name));
+        self.collectors.sort_by_key(|summary| CollectorKind::from_name(summary.name));
         self.values += window.series.len() as u64;
         self.values_left_out += window.series_left_out;
     }
@@ -123,7 +123,7 @@ impl AgentSummary {
         }
         for CollectorSummary { name, observed_ns, operations } in &self.collectors {
             let operations = match operations {
-                Some(count) if *name == Collector::Log.name() => {
+                Some(count) if *name == CollectorKind::Log.name() => {
                     format!(", {}", plural(*count, "slow operation"))
                 }
                 Some(count) => format!(", {}", plural(*count, "operation")),
@@ -160,8 +160,8 @@ mod tests {
     fn the_summary_names_what_was_stored_and_what_was_lost() {
         let start = Timestamp::from_unix(1_795_296_190, 0);
         let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
-        window.observe(Collector::Machine, 4 * NS_PER_S);
-        window.observe(Collector::Log, 8 * NS_PER_S);
+        window.observe(CollectorKind::Machine, 4 * NS_PER_S);
+        window.observe(CollectorKind::Log, 8 * NS_PER_S);
         let mut summary = AgentSummary::new("/tmp/history".to_owned());
         summary.add(&window);
         summary.add(&window);

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use sonar_core::Timestamp;
-use sonar_core::history::{Collector, HistoryGap, Span};
+use sonar_core::history::{CollectorKind, HistoryGap, Span};
 
 use super::sentence;
 use crate::kit::{Fitting, Nanos, Zone};
@@ -59,25 +59,12 @@ impl GapJson {
     }
 }
 
-/// What a collector observes, with its verb.
-const fn subject(collector: Collector) -> &'static str {
-    match collector {
-        Collector::Queries => "queries were",
-        Collector::Log => "logs were",
-        Collector::Internals => "the internals of servers were",
-        Collector::Status => "the status of servers was",
-        Collector::Machine => "the machine was",
-        Collector::Files => "accesses to files were",
-        Collector::Split => "threads of servers were",
-    }
-}
-
 impl From<&HistoryGap> for GapJson {
     fn from(gap: &HistoryGap) -> Self {
         Self {
             span: gap.span.into(),
-            what: gap.collector.map_or("agent", Collector::name),
-            subject: gap.collector.map(subject),
+            what: gap.collector.map_or("agent", CollectorKind::name),
+            subject: gap.collector.map(CollectorKind::subject),
             observed: gap.observed,
         }
     }
@@ -149,13 +136,13 @@ mod tests {
         };
         let sum = |gaps: &[GapJson]| gaps_summary(gaps, &Zone::utc(), whole);
         assert_eq!(sum(&[]), None);
-        let one = gap(60, Some(Collector::Log), 0.0);
+        let one = gap(60, Some(CollectorKind::Log), 0.0);
         assert_eq!(
             sum(std::slice::from_ref(&one)).as_deref(),
             Some("00:01:00 to 00:01:10: logs were not observed.")
         );
         let mut gaps: Vec<GapJson> =
-            (1..=11).map(|at| gap(at * 20, Some(Collector::Internals), 0.5)).collect();
+            (1..=11).map(|at| gap(at * 20, Some(CollectorKind::Internals), 0.5)).collect();
         gaps.push(gap(600, None, 0.5));
         gaps.push(one);
         let text = "Not observed, in 13 gaps: everything for 5.00s, the internals of servers for 55.0s, logs for 10.0s.";
@@ -180,18 +167,18 @@ mod tests {
         };
         assert_eq!(words(None, 0.0), "00:01:00 to 00:01:10: nothing was observed.");
         assert_eq!(words(None, 0.13), "00:01:00 to 00:01:10: only 1.30s of these 10.0s were observed.");
-        assert_eq!(words(Some(Collector::Log), 0.0), "00:01:00 to 00:01:10: logs were not observed.");
+        assert_eq!(words(Some(CollectorKind::Log), 0.0), "00:01:00 to 00:01:10: logs were not observed.");
         assert_eq!(
-            words(Some(Collector::Queries), 0.81),
+            words(Some(CollectorKind::Queries), 0.81),
             "00:01:00 to 00:01:10: queries were observed for only 8.10s of these 10.0s."
         );
-        for collector in Collector::ALL {
+        for collector in CollectorKind::ALL {
             assert!(words(Some(collector), 0.5).contains("for only 5.00s of these"), "{collector:?}");
         }
         let json = |collector| serde_json::to_value(gap(collector, 0.5)).unwrap();
         let (start_ns, end_ns) = (60 * S, 70 * S);
         assert_eq!(
-            json(Some(Collector::Machine)),
+            json(Some(CollectorKind::Machine)),
             json!({ "start_ns": start_ns, "end_ns": end_ns, "what": "machine", "subject": "the machine was",
                 "observed": 0.5 })
         );

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sonar_core::history::{Collector, HistoryWindow, metrics};
+use sonar_core::history::{CollectorKind, HistoryWindow, metrics};
 use sonar_core::{Coverage, Source};
 
 use crate::kit::{Nanos, losses, plural};
@@ -14,7 +14,7 @@ const MAX_NAMED: usize = 3;
 #[derive(Clone, Debug, Default)]
 pub struct SeenSpan {
     windows: usize,
-    observed_ns: [u64; Collector::ALL.len()],
+    observed_ns: [u64; CollectorKind::ALL.len()],
     coverage: Coverage,
     /// By port: how long the log of the server could not be read, in nanoseconds.
     unread: BTreeMap<u16, u64>,
@@ -28,9 +28,9 @@ impl SeenSpan {
             *mine = mine.saturating_add(*theirs);
         }
         self.coverage.add(&window.window.coverage);
-        let observed = window.observed_ns(Collector::Log);
+        let observed = window.observed_ns(CollectorKind::Log);
         for key in window.series.keys().filter(|key| metrics::is_loss(key)) {
-            let missed = observed - window.observed_of(Collector::Log, key.server);
+            let missed = observed - window.observed_of(CollectorKind::Log, key.server);
             *self.unread.entry(key.server.port).or_default() += missed;
         }
     }
@@ -48,13 +48,14 @@ impl SeenSpan {
     /// What a reader of changes or of a comparison must know first, a sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let observes =
-            |source| Collector::of(source).is_some_and(|collector| self.observed_ns[collector as usize] > 0);
+        let observes = |source| {
+            CollectorKind::of(source).is_some_and(|collector| self.observed_ns[collector as usize] > 0)
+        };
         if !Source::ALL.into_iter().any(observes) {
             notes.push("Queries were not observed: nothing is known of how they changed.".to_owned());
         }
         // Where the wire was observed, it shows the queries.
-        if self.observed_ns[Collector::Queries as usize] == 0 {
+        if self.observed_ns[CollectorKind::Queries as usize] == 0 {
             let note = |(port, ns): (&u16, &u64)| {
                 let time = Nanos(*ns);
                 format!(
@@ -93,7 +94,7 @@ mod tests {
 
     fn seen(change: impl Fn(&mut HistoryWindow)) -> SeenSpan {
         let mut window = HistoryWindow::new(Timestamp::from_unix(100, 0), Resolution::TenSeconds);
-        window.observe(Collector::Machine, 10_000_000_000);
+        window.observe(CollectorKind::Machine, 10_000_000_000);
         change(&mut window);
         let mut seen = SeenSpan::default();
         seen.add(&window);
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn packets_that_were_dropped_are_mentioned_with_their_number() {
         let seen = seen(|window| {
-            window.observe(Collector::Queries, 10_000_000_000);
+            window.observe(CollectorKind::Queries, 10_000_000_000);
             (window.window.coverage.frames, window.window.coverage.kernel_drops) = (1_500_000, 500_000);
         });
         let notes = seen.notes();
@@ -115,7 +116,7 @@ mod tests {
     #[test]
     fn other_losses_are_named_in_words() {
         let seen = seen(|window| {
-            window.observe(Collector::Log, 10_000_000_000);
+            window.observe(CollectorKind::Log, 10_000_000_000);
             (window.window.coverage.requests, window.window.coverage.requests_reply_lost) = (40, 3);
         });
         let note = seen.notes().concat();
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn a_log_that_could_not_be_read_is_mentioned_where_nothing_else_shows_queries() {
         let unread = |window: &mut HistoryWindow| {
-            window.observe(Collector::Log, 10_000_000_000);
+            window.observe(CollectorKind::Log, 10_000_000_000);
             window.miss_log(sonar_core::Endpoint::v4([0; 4], 27_018), 4_000_000_000);
         };
         let notes = seen(unread).notes();
@@ -136,7 +137,7 @@ mod tests {
         );
         let with_wire = seen(|window| {
             unread(window);
-            window.observe(Collector::Queries, 10_000_000_000);
+            window.observe(CollectorKind::Queries, 10_000_000_000);
         });
         assert_eq!(with_wire.notes(), [""; 0]);
     }
@@ -145,6 +146,6 @@ mod tests {
     fn queries_that_were_not_observed_are_mentioned() {
         let notes = seen(|_| {}).notes();
         assert_eq!(notes, ["Queries were not observed: nothing is known of how they changed."]);
-        assert!(seen(|window| window.observe(Collector::Log, 1)).notes().is_empty());
+        assert!(seen(|window| window.observe(CollectorKind::Log, 1)).notes().is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sonar_core::history::{
-    Collector, Event, EventKind, GapFinder, HistoryError, HistoryGap, HistoryReader, HistoryWindow,
+    CollectorKind, Event, EventKind, GapFinder, HistoryError, HistoryGap, HistoryReader, HistoryWindow,
     KILL_REACH_NS, ObservedSpan, REPEATED_REACH_NS, Resolution, Span, each_event_once,
     is_kill_of_other_group, without_explained_kills,
 };
@@ -256,12 +256,12 @@ impl<'a> HistoryView<'a> {
     ///
     /// # Errors
     /// The history cannot be read.
-    pub fn shows_operations(&self, span: Span) -> Result<Collector, PastError> {
+    pub fn shows_operations(&self, span: Span) -> Result<CollectorKind, PastError> {
         let mut is_on_wire = false;
         self.observed(span, &mut |window| {
-            is_on_wire |= window.observed_ns[Collector::Queries as usize] > 0;
+            is_on_wire |= window.observed_ns[CollectorKind::Queries as usize] > 0;
         })?;
-        Ok(if is_on_wire { Collector::Queries } else { Collector::Log })
+        Ok(if is_on_wire { CollectorKind::Queries } else { CollectorKind::Log })
     }
 
     fn observed(&self, span: Span, visit: &mut dyn FnMut(ObservedSpan)) -> Result<(), PastError> {
@@ -272,7 +272,7 @@ impl<'a> HistoryView<'a> {
     ///
     /// # Errors
     /// The history cannot be read.
-    pub fn gaps_of(&self, collector: Collector, span: Span) -> Result<Vec<HistoryGap>, PastError> {
+    pub fn gaps_of(&self, collector: CollectorKind, span: Span) -> Result<Vec<HistoryGap>, PastError> {
         let mut gaps = self.gaps(span)?;
         gaps.retain(|gap| gap.collector.is_none_or(|one| one == collector));
         Ok(gaps)
@@ -284,7 +284,7 @@ impl<'a> HistoryView<'a> {
     /// The history cannot be read.
     pub fn gap_note(
         &self,
-        collector: Collector,
+        collector: CollectorKind,
         span: Span,
         zone: &Zone,
     ) -> Result<Option<String>, PastError> {

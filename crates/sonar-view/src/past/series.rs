@@ -1,6 +1,6 @@
 //! Series of a span as a table.
 
-use sonar_core::history::{Collector, SeriesSubject, Span};
+use sonar_core::history::{CollectorKind, SeriesSubject, Span};
 
 use super::{HistoryView, PastError};
 use crate::kit::Zone;
@@ -28,9 +28,9 @@ pub fn means(
 }
 
 /// Which collector observes what these series are about.
-pub const fn collector(subject: SeriesSubject) -> Collector {
+pub const fn collector(subject: SeriesSubject) -> CollectorKind {
     match subject {
-        SeriesSubject::File => Collector::Files,
-        _ => Collector::Machine,
+        SeriesSubject::File => CollectorKind::Files,
+        _ => CollectorKind::Machine,
     }
 }

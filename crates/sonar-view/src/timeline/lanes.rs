@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sonar_core::changes::CommandEvents;
 use sonar_core::figures::Figures;
 use sonar_core::history::{
-    Collector, Event, EventKind, HistoryGap, HistoryWindow, SeriesKey, SeriesSubject, SeriesValue, Span,
+    CollectorKind, Event, EventKind, HistoryGap, HistoryWindow, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
 use sonar_core::internals::{FIGURES, Figure, FigureVerdict};
 use sonar_core::{Class, Histogram, Role, Source, Timestamp};
@@ -95,7 +95,7 @@ impl TimelineBuilder {
                 }
             }
             for (source, seconds) in Source::ALL.into_iter().zip(&mut part.seconds) {
-                let collector = Collector::of(source);
+                let collector = CollectorKind::of(source);
                 *seconds += collector.map_or(0.0, |collector| window.observed_ns(collector) as f64 / 1e9);
             }
             for (key, value) in &window.series {

@@ -5,7 +5,7 @@ use crate::synthetic::{app, operation, shape};
 use proptest::prelude::*;
 use serde_json::Value;
 use sonar_core::changes::{ChangeInput, ChangeKind, ComparisonKind, ServerMeasure, find};
-use sonar_core::history::{Collector, HistoryWindow, Resolution, Span};
+use sonar_core::history::{CollectorKind, HistoryWindow, Resolution, Span};
 use sonar_core::operation::ErrorCodes;
 use sonar_core::{
     Coverage, DigestSettings, Execution, HistoryDigester, Identity, Operation, Outcome, Record, Source,
@@ -49,9 +49,9 @@ fn start(number: usize) -> Timestamp {
 
 fn window(number: usize, loads: Loads, directions: Directions) -> HistoryWindow {
     let mut window = HistoryWindow::new(start(number), Resolution::TenSeconds);
-    window.observe(Collector::Queries, loads.wire.seconds * NS_PER_S);
-    window.observe(Collector::Log, loads.log.seconds * NS_PER_S);
-    window.observe(Collector::Machine, WIDTH_S * NS_PER_S);
+    window.observe(CollectorKind::Queries, loads.wire.seconds * NS_PER_S);
+    window.observe(CollectorKind::Log, loads.log.seconds * NS_PER_S);
+    window.observe(CollectorKind::Machine, WIDTH_S * NS_PER_S);
     let app = app("api", "rust", "3");
     let [find, update] =
         [(1, "find"), (2, "update")].map(|(id, name)| shape(id, name, "shop.orders", "{}", "{}"));

@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
-use sonar_core::history::{Collector, HistoryWindow, Resolution};
+use sonar_core::history::{CollectorKind, HistoryWindow, Resolution};
 use sonar_core::internals::ServerGlance;
 use sonar_core::operation::InFlightOperations;
 use sonar_core::time_split::{TimePart, WaitTotal, WireOperation};
@@ -91,7 +91,7 @@ fn an_unknown_rate_is_a_dash_in_the_history_of_a_row() {
     for (number, seconds) in [1, 0].into_iter().enumerate() {
         let start = Timestamp::from_unix(1_000 + 10 * number as u64, 0);
         let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
-        window.observe(Collector::Queries, seconds * 1_000_000_000);
+        window.observe(CollectorKind::Queries, seconds * 1_000_000_000);
         window.state_observed();
         (0..5).for_each(|_| window.window.record(&operation(&shape, &application, start)));
         app.window(window.window);

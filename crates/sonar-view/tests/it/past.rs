@@ -5,8 +5,8 @@ use std::fmt;
 use crate::synthetic::{app, operation, shape};
 use sonar_core::changes::ALPHA;
 use sonar_core::history::{
-    Collector, Event, EventKind, HistoryError, HistoryReader, HistoryWindow, Resolution, SeriesSubject, Span,
-    metrics,
+    CollectorKind, Event, EventKind, HistoryError, HistoryReader, HistoryWindow, Resolution, SeriesSubject,
+    Span, metrics,
 };
 use sonar_core::{Endpoint, GroupBy, Operation, Source, Timestamp};
 use sonar_view::compare::Change;
@@ -113,7 +113,7 @@ const OTHER: Load = Load { shape: 2, calls: 80, latency_ms: 40 };
 
 fn window(second: u64, load: Load) -> HistoryWindow {
     let mut window = HistoryWindow::new(at(second), Resolution::TenSeconds);
-    window.observe(Collector::Queries, WIDTH_S * 1_000 * MS);
+    window.observe(CollectorKind::Queries, WIDTH_S * 1_000 * MS);
     let namespace = format!("shop.orders{}", load.shape);
     let (shape, app) = (shape(load.shape, "find", &namespace, "{}", "{}"), app("api", "rust", "3"));
     for number in 0..load.calls {
@@ -206,7 +206,7 @@ fn a_gap_is_named_and_passed() {
     // Of the other times it is known that nothing changed.
     assert_eq!(report["moments"], serde_json::json!([]));
     assert_eq!(report["notes"], serde_json::json!([]));
-    let note = view.gap_note(Collector::Queries, span(200, 600), &Zone::utc()).unwrap();
+    let note = view.gap_note(CollectorKind::Queries, span(200, 600), &Zone::utc()).unwrap();
     assert_eq!(note.as_deref(), Some("GAP: 22:05:00 to 22:07:00: nothing was observed."));
     let step = |step: HistoryStep| step.window(&view).unwrap().window.start;
     assert_eq!(step(HistoryStep::From(at(300))), at(420));
@@ -411,7 +411,7 @@ fn series_are_those_of_the_span() {
     assert_eq!(mean(150, 300).unwrap(), Some(30.0));
     let error = mean(210, 300).unwrap_err();
     assert!(error.to_string().starts_with("the history in memory has no series of this kind"), "{error}");
-    assert_eq!(series::collector(SeriesSubject::File), Collector::Files);
+    assert_eq!(series::collector(SeriesSubject::File), CollectorKind::Files);
 }
 
 #[test]

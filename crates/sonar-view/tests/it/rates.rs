@@ -4,7 +4,7 @@ use crate::synthetic::{app, operation, shape};
 use proptest::prelude::*;
 use serde_json::Value;
 use sonar_core::changes::{ChangeInput, ChangeKind, ComparisonKind, ServerMeasure, find};
-use sonar_core::history::{Collector, HistoryWindow, Resolution, Span};
+use sonar_core::history::{CollectorKind, HistoryWindow, Resolution, Span};
 use sonar_core::{DigestSettings, Endpoint, HistoryDigester, Operation, Timestamp};
 use sonar_view::agent::AgentSummary;
 use sonar_view::changes::{ChangesReport, ComparedSpans};
@@ -28,9 +28,9 @@ struct Observation {
 fn window(number: u64, observation: Observation) -> HistoryWindow {
     let start = Timestamp::from_unix(1_700_000_000 + number * WIDTH_S, 0);
     let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
-    window.observe(Collector::Queries, observation.seconds * 1_000_000_000);
+    window.observe(CollectorKind::Queries, observation.seconds * 1_000_000_000);
     // Another collector observes all the time: its time is no divisor of what the wire shows.
-    window.observe(Collector::Machine, WIDTH_S * 1_000_000_000);
+    window.observe(CollectorKind::Machine, WIDTH_S * 1_000_000_000);
     let (shape, app) = (shape(1, "find", "shop.orders", "{}", "{}"), app("api", "rust", "3"));
     for number in 0..observation.calls {
         let latency_ns = Some(3_000_000);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::Value;
-use sonar_core::history::{Collector, HistoryWindow, Resolution};
+use sonar_core::history::{CollectorKind, HistoryWindow, Resolution};
 use sonar_core::internals::{Assessment, Metric, ServerDescription, ServerSample};
 use sonar_core::time::NS_PER_S;
 use sonar_core::time_split::{Activity, ConnectionSample, ShapeSplit, TimePart};
@@ -35,8 +35,8 @@ const NAMES: [&str; 2] = ["api", "web"];
 fn window(number: usize, observed: Observed) -> HistoryWindow {
     let start = Timestamp::from_unix(1_700_000_000 + number as u64 * WIDTH_S, 0);
     let mut window = HistoryWindow::new(start, Resolution::TenSeconds);
-    window.observe(Collector::Queries, observed.seconds * NS_PER_S);
-    window.observe(Collector::Machine, WIDTH_S * NS_PER_S);
+    window.observe(CollectorKind::Queries, observed.seconds * NS_PER_S);
+    window.observe(CollectorKind::Machine, WIDTH_S * NS_PER_S);
     for (at, name) in NAMES.into_iter().enumerate() {
         let shape = shape(1 + at as u64, "find", &format!("shop.{name}"), "{}", "{}");
         let app = app(name, "rust", "3");

@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use sonar_core::history::{Collector, Event, EventKind};
+use sonar_core::history::{CollectorKind, Event, EventKind};
 use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::capabilities::grant_line;
 use sonar_view::agent::{CollectorState, CollectorStatus};
 
 use crate::agent::memory::HeldMemory;
 use crate::agent::servers::local;
+use crate::locking::lock;
 
 /// What helps where something can be opened only before privileges are dropped.
 pub const RESTART: &str = "restart the agent: systemctl restart mongosonar";
@@ -83,34 +84,34 @@ pub enum SourcePart {
 /// A collector, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceId {
-    collector: Collector,
+    collector: CollectorKind,
     part: SourcePart,
 }
 
-impl From<Collector> for SourceId {
-    fn from(collector: Collector) -> Self {
+impl From<CollectorKind> for SourceId {
+    fn from(collector: CollectorKind) -> Self {
         Self { collector, part: SourcePart::Whole }
     }
 }
 
 impl SourceId {
     /// What it reads of the server on this port.
-    pub const fn of_server(collector: Collector, port: u16) -> Self {
+    pub const fn of_server(collector: CollectorKind, port: u16) -> Self {
         Self { collector, part: SourcePart::Server(port) }
     }
 
     /// A network interface.
-    pub fn of_interface(collector: Collector, name: &str) -> Self {
+    pub fn of_interface(collector: CollectorKind, name: &str) -> Self {
         Self { collector, part: SourcePart::Interface(name.to_owned()) }
     }
 
     /// A server that is asked over the network.
-    pub fn of_host(collector: Collector, host: &str) -> Self {
+    pub fn of_host(collector: CollectorKind, host: &str) -> Self {
         Self { collector, part: SourcePart::Host(host.to_owned()) }
     }
 
     /// A helper process that does a part of the work.
-    pub fn of_helper(collector: Collector, name: &str) -> Self {
+    pub fn of_helper(collector: CollectorKind, name: &str) -> Self {
         Self { collector, part: SourcePart::Helper(name.to_owned()) }
     }
 
@@ -159,7 +160,7 @@ struct CollectorEntry {
 }
 
 impl CollectorEntry {
-    fn new(collector: Collector, is_wanted: bool) -> Self {
+    fn new(collector: CollectorKind, is_wanted: bool) -> Self {
         let mut entry = Self {
             status: CollectorStatus::new(collector),
             is_wanted,
@@ -216,17 +217,17 @@ pub struct CollectorBoard {
 
 impl CollectorBoard {
     /// Wanted collectors wait, the others are off.
-    pub fn new(is_wanted: impl Fn(Collector) -> bool) -> Self {
+    pub fn new(is_wanted: impl Fn(CollectorKind) -> bool) -> Self {
         let entry = |collector| CollectorEntry::new(collector, is_wanted(collector));
-        let entries = Mutex::new(Collector::ALL.into_iter().map(entry).collect());
+        let entries = Mutex::new(CollectorKind::ALL.into_iter().map(entry).collect());
         Self { entries, held: HeldMemory::default() }
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<CollectorEntry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 
-    /// All of them, in the order of [`Collector::ALL`].
+    /// All of them, in the order of [`CollectorKind::ALL`].
     pub fn all(&self) -> Vec<CollectorStatus> {
         self.entries().iter().map(|entry| entry.status.clone()).collect()
     }
@@ -240,13 +241,13 @@ impl CollectorBoard {
     }
 
     /// A collector delivered data of `at`, and may lack other data.
-    pub fn delivered(&self, collector: Collector, at: Timestamp) {
+    pub fn delivered(&self, collector: CollectorKind, at: Timestamp) {
         let status = &mut self.entries()[collector as usize].status;
         status.last_data_ns = Some(at.unix_ns()).max(status.last_data_ns);
     }
 
     /// What a collector collects, in a line for each server.
-    pub fn notes(&self, collector: Collector, notes: Vec<String>) {
+    pub fn notes(&self, collector: CollectorKind, notes: Vec<String>) {
         self.entries()[collector as usize].status.notes = notes;
     }
 
@@ -266,7 +267,7 @@ impl CollectorBoard {
     }
 
     /// A collector has nothing to collect: no server runs.
-    pub fn waits(&self, collector: Collector, why: &str) {
+    pub fn waits(&self, collector: CollectorKind, why: &str) {
         let entry = &mut self.entries()[collector as usize];
         entry.working.clear();
         // Helper processes are those of all servers.
@@ -303,14 +304,14 @@ impl CollectorBoard {
     }
 
     /// Forgets the interfaces that are no longer captured.
-    pub fn keep_interfaces(&self, collector: Collector, names: &[String]) {
+    pub fn keep_interfaces(&self, collector: CollectorKind, names: &[String]) {
         let entry = &mut self.entries()[collector as usize];
         entry.failing.retain(|part, _| !matches!(part, SourcePart::Interface(name) if !names.contains(name)));
         entry.update(None);
     }
 
     /// A collector was switched on or off.
-    pub fn want(&self, collector: Collector, is_wanted: bool) {
+    pub fn want(&self, collector: CollectorKind, is_wanted: bool) {
         self.entries()[collector as usize] = CollectorEntry::new(collector, is_wanted);
     }
 
@@ -336,12 +337,12 @@ impl CollectorBoard {
     }
 
     /// How long its eBPF programs have run so far, if the kernel measures it.
-    pub fn ebpf(&self, collector: Collector, run_time: Option<Duration>) {
+    pub fn ebpf(&self, collector: CollectorKind, run_time: Option<Duration>) {
         self.entries()[collector as usize].status.ebpf_ns = run_time.map(|time| time.as_nanos() as u64);
     }
 
     /// Records that were lost so far.
-    pub fn lost(&self, collector: Collector, total: u64) {
+    pub fn lost(&self, collector: CollectorKind, total: u64) {
         self.entries()[collector as usize].status.lost = total;
     }
 }
@@ -359,13 +360,13 @@ mod tests {
     }
 
     fn log_of(board: &CollectorBoard) -> CollectorStatus {
-        board.all()[Collector::Log as usize].clone()
+        board.all()[CollectorKind::Log as usize].clone()
     }
 
     #[test]
     fn a_failure_and_its_end_are_reported_once() {
-        let board = CollectorBoard::new(|collector| collector != Collector::Files);
-        let log = || SourceId::of_server(Collector::Log, 5);
+        let board = CollectorBoard::new(|collector| collector != CollectorKind::Files);
+        let log = || SourceId::of_server(CollectorKind::Log, 5);
         assert_eq!(board.data(log(), at(0)), None, "it has not failed before");
         let failed = board.failed(log(), at(1), &denied("mongod.log cannot be read")).unwrap();
         assert_eq!((failed.kind, &*failed.subject), (EventKind::CollectorFailed, "log"));
@@ -380,36 +381,36 @@ mod tests {
         let log = log_of(&board);
         assert_eq!((log.state, log.since_ns), (CollectorState::Working, Some(at(4).unix_ns())));
         assert_eq!(log.last_data_ns, Some(at(5).unix_ns()), "none came with the last report");
-        board.waits(Collector::Files, "no server runs");
-        assert_eq!(board.all()[Collector::Files as usize].state, CollectorState::Off);
+        board.waits(CollectorKind::Files, "no server runs");
+        assert_eq!(board.all()[CollectorKind::Files as usize].state, CollectorState::Off);
     }
 
     #[test]
     fn one_server_that_fails_does_not_stop_the_others() {
         let board = CollectorBoard::new(|_| true);
-        board.data(SourceId::of_server(Collector::Log, 5), at(0));
+        board.data(SourceId::of_server(CollectorKind::Log, 5), at(0));
         assert!(
             board
-                .failed(SourceId::of_server(Collector::Log, 6), at(1), &denied("b.log cannot be read"))
+                .failed(SourceId::of_server(CollectorKind::Log, 6), at(1), &denied("b.log cannot be read"))
                 .is_some()
         );
         let log = log_of(&board);
         assert_eq!((log.state, log.since_ns), (CollectorState::Working, Some(at(0).unix_ns())));
         assert_eq!(log.problems, ["port 6: b.log cannot be read; fix: sudo"]);
         assert_eq!(
-            board.problem(SourceId::of_server(Collector::Log, 6)).as_deref(),
+            board.problem(SourceId::of_server(CollectorKind::Log, 6)).as_deref(),
             Some("b.log cannot be read; fix: sudo")
         );
-        assert_eq!(board.problem(SourceId::of_server(Collector::Log, 5)), None);
+        assert_eq!(board.problem(SourceId::of_server(CollectorKind::Log, 5)), None);
         let off = CollectorBoard::new(|_| false);
         assert_eq!(
-            off.problem(SourceId::of_server(Collector::Log, 5)).as_deref(),
+            off.problem(SourceId::of_server(CollectorKind::Log, 5)).as_deref(),
             Some("log is switched off")
         );
-        assert_eq!(board.data(SourceId::of_server(Collector::Log, 5), at(2)), None, "it never failed");
-        board.forget(SourceId::of_server(Collector::Log, 5));
+        assert_eq!(board.data(SourceId::of_server(CollectorKind::Log, 5), at(2)), None, "it never failed");
+        board.forget(SourceId::of_server(CollectorKind::Log, 5));
         assert_eq!(log_of(&board).state, CollectorState::NeedsYou, "nothing else works");
-        board.forget(SourceId::of_server(Collector::Log, 6));
+        board.forget(SourceId::of_server(CollectorKind::Log, 6));
         assert_eq!((log_of(&board).state, log_of(&board).problems.len()), (CollectorState::Waiting, 0));
     }
 
@@ -417,20 +418,20 @@ mod tests {
     fn what_passes_by_itself_waits_and_what_needs_somebody_says_so() {
         let board = CollectorBoard::new(|_| true);
         let temporary = CollectorProblem::temporary("a.log does not exist".to_owned());
-        assert!(board.failed(SourceId::of_server(Collector::Log, 5), at(1), &temporary).is_some());
+        assert!(board.failed(SourceId::of_server(CollectorKind::Log, 5), at(1), &temporary).is_some());
         assert_eq!(log_of(&board).state, CollectorState::Waiting);
         assert!(
             board
-                .failed(SourceId::of_server(Collector::Log, 5), at(2), &denied("a.log cannot be read"))
+                .failed(SourceId::of_server(CollectorKind::Log, 5), at(2), &denied("a.log cannot be read"))
                 .is_some()
         );
         assert_eq!(log_of(&board).state, CollectorState::NeedsYou);
-        board.waits(Collector::Log, "no server runs");
+        board.waits(CollectorKind::Log, "no server runs");
         assert_eq!(
             (log_of(&board).state, log_of(&board).problems),
             (CollectorState::Waiting, vec!["no server runs".to_owned()])
         );
-        board.want(Collector::Log, false);
+        board.want(CollectorKind::Log, false);
         assert_eq!((log_of(&board).state, log_of(&board).problems.len()), (CollectorState::Off, 0));
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sonar_core::Timestamp;
 
-use crate::queries::live::now;
+use crate::args::when::now;
 
 /// A clock that goes wrong by less is adjusted, not set; nor are the two clocks read at exactly the same moment.
 const MIN_STEP: Duration = Duration::from_millis(500);
@@ -14,7 +14,30 @@ const MIN_STEP: Duration = Duration::from_millis(500);
 pub struct ClockReading {
     /// What the clock of this host shows.
     pub time: Timestamp,
-    at: Instant,
+    /// What the other one shows.
+    pub at: Instant,
+}
+
+/// Tells the time, and waits.
+pub trait AgentClock: Send + Sync {
+    /// Both clocks.
+    fn now(&self) -> ClockReading;
+
+    /// Waits for so long.
+    fn sleep(&self, pause: Duration);
+}
+
+/// The clocks of this host.
+pub struct HostClock;
+
+impl AgentClock for HostClock {
+    fn now(&self) -> ClockReading {
+        ClockReading::now()
+    }
+
+    fn sleep(&self, pause: Duration) {
+        std::thread::sleep(pause);
+    }
 }
 
 /// What was observed between two readings. If the clock was set in between, that is only as much time as really passed: a

@@ -1,45 +1,59 @@
 //! What the main thread does until the agent ends, and how it ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sonar_core::Endpoint;
-use sonar_core::history::{Collector, Event, EventKind};
+use sonar_core::history::{CollectorKind, Event, EventKind};
+use sonar_sys::Host;
 use sonar_view::agent::AgentSummary;
 
 use super::board::CollectorProblem;
-use super::{CollectorThread, INTERFACES_EVERY, LiveAgent, NAP, STATUS_EVERY, status_file};
-use crate::queries::live::now;
+use super::runner::CollectorThread;
+use super::{INTERFACES_EVERY, LiveAgent, NAP, STATUS_EVERY, status_file};
+use crate::agent::summed_store::summary;
 
 impl LiveAgent<'_> {
     /// Collects until it is stopped.
     pub(super) fn collect(&mut self, stop: &AtomicBool, reload: &AtomicBool) {
-        let begun = Instant::now();
-        let once = self.plan.once;
-        let is_over = || once.is_some_and(|once| begun.elapsed() >= once);
-        while !stop.load(Ordering::Relaxed) && self.restart_reason.is_none() && !is_over() {
-            self.take(NAP);
-            self.follow_helpers();
-            self.follow_servers();
-            let names_interfaces =
-                self.queries.as_ref().is_some_and(|queries| !queries.interfaces().is_empty());
-            if names_interfaces && self.network_seen.is_none_or(|seen| seen.elapsed() >= INTERFACES_EVERY) {
-                self.follow_network();
-            }
-            self.keep_queries();
-            self.keep_threads();
-            self.store(now());
+        self.announce();
+        self.manager.ready();
+        let host = Host::live().name().unwrap_or_default();
+        let start =
+            Event::new(self.now(), EventKind::AgentStart, Endpoint::default(), env!("CARGO_PKG_VERSION"));
+        self.event(start.about(&host));
+        let begun = self.instant();
+        while !stop.load(Ordering::Relaxed)
+            && self.restart_reason.is_none()
+            && !self.plan.once.is_some_and(|once| self.is_due(Some(begun), once))
+        {
+            self.step(NAP);
             if reload.swap(false, Ordering::Relaxed) {
                 self.manager.reloading();
                 self.reload();
                 self.manager.ready();
             }
-            if self.stated.is_none_or(|stated| stated.elapsed() >= STATUS_EVERY) {
-                self.state();
+            if self.is_due(self.stated, STATUS_EVERY) {
+                self.write_status();
             }
             self.note_standstill();
             self.manager.works();
         }
+        self.manager.stopping();
+    }
+
+    /// Takes windows that have come, and waits at most so long for one; then does what is due.
+    pub(super) fn step(&mut self, wait: Duration) {
+        self.take(wait);
+        self.follow_helpers();
+        self.follow_servers();
+        let names_interfaces = self.queries.as_ref().is_some_and(|queries| !queries.interfaces().is_empty());
+        if names_interfaces && self.is_due(self.network_seen, INTERFACES_EVERY) {
+            self.follow_network();
+        }
+        self.ensure_capture_runs();
+        self.restart_collectors();
+        self.store(self.now());
     }
 
     /// Takes windows that have come, and waits for one.
@@ -54,14 +68,14 @@ impl LiveAgent<'_> {
         }
         let (texts, is_down) = queries.notices();
         let has_interface = queries.has_interface();
-        self.board.lost(Collector::Queries, queries.lost());
+        self.context.board.lost(CollectorKind::Queries, queries.lost());
         for (part, has_packets) in taken {
             let end = part.window.window.end;
             self.add(part);
             let report = match (has_interface, has_packets) {
                 (false, _) => None,
-                (true, true) => self.board.data(Collector::Queries, end),
-                (true, false) => self.board.works(Collector::Queries, end),
+                (true, true) => self.context.board.data(CollectorKind::Queries, end),
+                (true, false) => self.context.board.works(CollectorKind::Queries, end),
             };
             report.into_iter().for_each(|event| self.event(event));
         }
@@ -74,11 +88,11 @@ impl LiveAgent<'_> {
     }
 
     /// Starts the capture again if it has ended or could not be started.
-    pub(super) fn keep_queries(&mut self) {
+    pub(super) fn ensure_capture_runs(&mut self) {
         let Some(queries) = &mut self.queries else { return };
         let problems = [queries.failure(), queries.keep_running().err()];
         for problem in problems.into_iter().flatten() {
-            self.fail(Collector::Queries, &problem);
+            self.fail(CollectorKind::Queries, &problem);
         }
     }
 
@@ -90,21 +104,21 @@ impl LiveAgent<'_> {
             let (parts, why) = queries.finish(&self.servers);
             parts.into_iter().for_each(|part| self.add(part));
             if let Err(error) = why {
-                self.fail(Collector::Queries, &CollectorProblem::temporary(crate::exit::message(&error)));
+                self.fail(CollectorKind::Queries, &CollectorProblem::temporary(crate::exit::message(&error)));
             }
         }
         self.wait_for(&threads);
         let ends = self.lives.rest();
         ends.into_iter().for_each(|event| self.event(event));
-        self.event(Event::new(now(), EventKind::AgentStop, Endpoint::default(), ""));
+        self.event(Event::new(self.now(), EventKind::AgentStop, Endpoint::default(), ""));
         self.store_rest();
         self.keep_servers();
         let pulse = self.pulse.clone();
         let waits = pulse.begin();
         status_file::remove(self.plan.folder);
         drop(waits);
-        let mut summary = self.assembler.summary().clone();
-        for one in self.board.failing() {
+        let mut summary = summary(&self.assembler);
+        for one in self.context.board.failing() {
             summary.notes.push(one);
         }
         // The store closes its files.

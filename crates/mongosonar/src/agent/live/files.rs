@@ -1,41 +1,32 @@
 //! Accesses to files, added up in the kernel.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result};
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
+use sonar_core::observation::WIDTH_NS;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::ebpf::{KernelEvent, MAX_PROCESSES, TotalsRoom, Trace, TraceError, TraceMode, Tracer};
 
-use super::backoff::Backoff;
-use super::board::{CollectorBoard, CollectorProblem, RESTART};
+use super::board::{CollectorProblem, RESTART};
 use super::clock_reading::ClockReading;
-use super::watched::WatchedServers;
+use super::runner::{Collector, CollectorPlan, NotOpened, Observation};
 use crate::agent::file_work::{FileWork, WorkTime};
 use crate::agent::memory::Holder;
-use crate::agent::parts::{PartSender, WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::io::finder::PathFinder;
 use crate::io::paths::Paths;
 use crate::io::process::TracedProcesses;
 use crate::io::totals::{FirstSeenFile, TotalsTable};
-use crate::queries::live::now;
 use crate::servers::not_traced;
-use crate::{confinement::privileges, confinement::start_gate::StartGate, doctor};
+use crate::{confinement::privileges, doctor};
 
 /// Attempts to load the programs: the last one is two minutes after the first. Each takes a second of a processor.
 const ATTEMPTS: u32 = 8;
-/// How often a waiting thread checks whether to stop.
-const NAP: Duration = Duration::from_millis(200);
-
 /// What finds processes and paths. It has helper processes, so it is made before any thread is started.
 pub struct FileSearch {
     processes: TracedProcesses,
     places: PathFinder,
+    confined: bool,
+    /// Failed attempts to load the programs.
+    attempts: u32,
 }
 
 impl FileSearch {
@@ -46,96 +37,47 @@ impl FileSearch {
         if confined {
             processes.search_in_helper();
         }
-        Self { processes, places }
+        Self { processes, places, confined, attempts: 0 }
     }
 }
 
-/// What the thread shares with the others.
-pub struct FilesTask {
-    /// Where its windows go.
-    pub to: PartSender,
-    /// The servers, by the folders of their data.
-    pub servers: Arc<WatchedServers>,
-    /// Where it reports its state.
-    pub board: Arc<CollectorBoard>,
-    /// Ends it.
-    pub stop: Arc<AtomicBool>,
-    /// Whether it drops its privileges once it traces.
-    pub confined: bool,
-    /// Open once the others have dropped theirs: it reads nothing before.
-    pub gate: StartGate,
-}
-
-/// Starts the thread, and waits for its first attempt to trace. `None` if it has ended, because further ones would be
-/// useless; it has reported why.
-///
-/// # Errors
-/// No thread can be started.
-pub fn start(search: FileSearch, task: FilesTask) -> Result<Option<JoinHandle<()>>> {
-    let (say, tried) = channel();
-    let run = move || {
-        let Some(tracer) = begin(&search, &task, &say) else { return };
-        if task.confined {
-            privileges::give_up_while_tracing(|| tracer.is_readable());
-        }
-        say.send(true).ok();
-        // Names of files are what others have chosen.
-        task.gate.wait();
-        trace_files(&tracer, search, &task);
-    };
-    let builder = std::thread::Builder::new().name(Collector::Files.name().to_owned());
-    let handle = builder.spawn(run).context("cannot start a thread")?;
-    // It ends without a word only if it panics.
-    Ok(tried.recv().unwrap_or(false).then_some(handle))
-}
-
-/// Loads the programs, again and again where that may succeed later. `say` gets `true` once it waits for that; `None` if
-/// it gives up, or the task is stopped.
-fn begin(search: &FileSearch, task: &FilesTask, say: &Sender<bool>) -> Option<Tracer> {
-    let mut backoff = Backoff::default();
-    for attempt in 1.. {
+impl CollectorPlan for FileSearch {
+    /// Loads the programs.
+    fn open(mut self: Box<Self>) -> Result<Box<dyn Collector>, NotOpened> {
         let trace = Trace {
-            processes: &search.processes.running(),
-            program: search.processes.program(),
+            processes: &self.processes.running(),
+            program: self.processes.program(),
             mode: TraceMode::Totals(TotalsRoom::AGENT),
             way: None,
             pseudo: false,
         };
         let error = match Tracer::start(&trace) {
-            Ok(tracer) => return Some(tracer),
+            Ok(tracer) => return Ok(Box::new(FileCollector { tracer, search: *self })),
             Err(error) => error,
         };
-        let problem = problem(error, attempt >= ATTEMPTS);
-        if let Some(event) = task.board.failed(Collector::Files, now(), &problem) {
-            let mut windows = WindowCutter::new(task.to.clone());
-            windows.event(event);
-            windows.finish();
-        }
+        self.attempts += 1;
+        let problem = problem(error, self.attempts >= ATTEMPTS);
         if problem.is_permanent {
-            return None;
+            return Err(NotOpened { problem, again: None });
         }
-        if attempt == 1 {
-            if task.confined {
-                privileges::keep_for_tracing();
-            }
-            say.send(true).ok();
+        if self.confined && self.attempts == 1 {
+            privileges::keep_for_tracing();
         }
-        backoff.failed(Instant::now());
-        while !backoff.is_due(Instant::now()) {
-            if task.stop.load(Ordering::Relaxed) {
-                return None;
-            }
-            std::thread::sleep(NAP);
-        }
+        Err(NotOpened { problem, again: Some(self) })
     }
-    None
+}
+
+/// Traces accesses to files.
+struct FileCollector {
+    tracer: Tracer,
+    search: FileSearch,
 }
 
 /// Why nothing can be traced: for good if somebody has to do something first, or after the last attempt.
 fn problem(error: TraceError, is_last: bool) -> CollectorProblem {
     match error {
         TraceError::Permission(_) => {
-            let fix = doctor::remedy(Collector::Files).map(|fix| format!("{fix}, then {RESTART}"));
+            let fix = doctor::remedy(CollectorKind::Files).map(|fix| format!("{fix}, then {RESTART}"));
             CollectorProblem::permanent(error.to_string(), Some(fix.unwrap_or_else(|| RESTART.to_owned())))
         }
         TraceError::NoBtf => CollectorProblem::permanent(error.to_string(), None),
@@ -149,39 +91,42 @@ fn problem(error: TraceError, is_last: bool) -> CollectorProblem {
     }
 }
 
+impl Collector for FileCollector {
+    fn drop_privileges(&self) {
+        privileges::give_up_while_tracing(|| self.tracer.is_readable());
+    }
+
+    fn observe(&mut self, into: &mut Observation) -> Result<(), CollectorProblem> {
+        let Self { tracer, search } = self;
+        search.processes.note_refused(tracer.refused());
+        let (files, taken) = (TotalsTable::new(TotalsRoom::AGENT), ClockReading::now());
+        let open = taken.time.floor_to(WIDTH_NS);
+        let mut tracing = FileTracing { files, search, taken, open, into };
+        let ended = tracer.run_with(
+            &mut tracing,
+            |tracing, event| tracing.event(tracer, event),
+            |tracing| tracing.tick(tracer),
+        );
+        ended.map_err(|error| {
+            // It needs privileges to trace again.
+            let what = format!("cannot read the records of the kernel: {error}");
+            CollectorProblem::permanent(what, Some(RESTART.to_owned()))
+        })?;
+        // Only now all records are read: a file whose record was still in the ring has figures, but no name.
+        tracing.take(tracer, ClockReading::now());
+        Ok(())
+    }
+}
+
 /// State that outlives a window.
 struct FileTracing<'a> {
     files: TotalsTable,
-    search: FileSearch,
-    windows: WindowCutter,
+    search: &'a mut FileSearch,
     /// Until when accesses have been taken.
     taken: ClockReading,
     /// The start of the window that is open.
     open: Timestamp,
-    task: &'a FilesTask,
-}
-
-fn trace_files(tracer: &Tracer, mut search: FileSearch, task: &FilesTask) {
-    search.processes.note_refused(tracer.refused());
-    let windows = WindowCutter::new(task.to.clone());
-    let (files, taken) = (TotalsTable::new(TotalsRoom::AGENT), ClockReading::now());
-    let open = taken.time.floor_to(WIDTH_NS);
-    let mut tracing = FileTracing { files, search, windows, taken, open, task };
-    let ended = tracer.run_with(
-        &mut tracing,
-        |tracing, event| tracing.event(tracer, event),
-        |tracing| tracing.tick(tracer),
-    );
-    match ended {
-        // Only now all records are read: a file whose record was still in the ring has figures, but no name.
-        Ok(()) => tracing.take(tracer, ClockReading::now()),
-        Err(error) => {
-            // It needs privileges to trace again.
-            let what = format!("cannot read the records of the kernel: {error}");
-            tracing.fail(&CollectorProblem::permanent(what, Some(RESTART.to_owned())));
-        }
-    }
-    tracing.windows.finish();
+    into: &'a mut Observation,
 }
 
 impl FileTracing<'_> {
@@ -203,13 +148,12 @@ impl FileTracing<'_> {
     fn tick(&mut self, tracer: &Tracer) -> bool {
         self.search.processes.look(tracer);
         self.files.release(tracer);
-        let stopped = self.task.stop.load(Ordering::Relaxed);
         let reading = ClockReading::now();
         // The clock may have been set back.
-        if !stopped && reading.time.floor_to(WIDTH_NS) != self.open {
+        if self.into.goes_on() && reading.time.floor_to(WIDTH_NS) != self.open {
             self.take(tracer, reading);
         }
-        !stopped && !self.windows.is_abandoned()
+        self.into.goes_on()
     }
 
     /// Takes what was done until now, which belongs to the window that has just ended.
@@ -221,37 +165,29 @@ impl FileTracing<'_> {
         let observed = reading.since(&before);
         let (from, seconds) = (before.time, observed.elapsed.as_secs_f64());
         let at = Timestamp::from_unix_ns(observed.to.min(end).unix_ns() - 1);
-        let Self { files, windows, task, .. } = self;
+        let Self { files, search, into, .. } = self;
         let taken = files.take(tracer, |file| {
             let usage =
                 file.before.as_ref().map_or_else(|| file.now.clone(), |before| file.now.since(before));
             if !usage.is_idle() && seconds > 0.0 {
-                let server = task.servers.of_file(&file.path).map_or(Endpoint::default(), local);
-                WorkTime { at, seconds }.add(windows, server, &file.path, &FileWork::of(&usage));
+                let server = into.servers().of_file(&file.path).map_or(Endpoint::default(), local);
+                WorkTime { at, seconds }.add(&mut into.windows, server, &file.path, &FileWork::of(&usage));
             }
         });
-        task.board.held.set(Holder::Files, files.memory());
+        into.board().held.set(Holder::Files, files.memory());
         if let Err(error) = taken {
-            return self.fail(&CollectorProblem::temporary(format!("{error:#}")));
+            return into.failed(&CollectorProblem::temporary(format!("{error:#}")));
         }
-        self.windows.observe(Collector::Files, from, at);
-        self.windows.advance(time);
-        self.windows.release_ahead(time);
-        let lost = tracer.losses().iter().map(|(_, _, count)| count).sum();
-        self.task.board.lost(Collector::Files, lost);
-        self.task.board.ebpf(Collector::Files, tracer.run_time());
-        let refused = self.search.processes.refused();
+        into.windows.observe(CollectorKind::Files, from, at);
+        into.advance(time);
+        let board = into.board();
+        board.lost(CollectorKind::Files, tracer.losses().iter().map(|(_, _, count)| count).sum());
+        board.ebpf(CollectorKind::Files, tracer.run_time());
+        let refused = search.processes.refused();
         let notes = (refused > 0).then(|| not_traced(refused, MAX_PROCESSES)).into_iter().collect();
-        self.task.board.notes(Collector::Files, notes);
-        if let Some(event) = self.task.board.data(Collector::Files, time) {
-            self.windows.event(event);
-        }
-    }
-
-    fn fail(&mut self, problem: &CollectorProblem) {
-        if let Some(event) = self.task.board.failed(Collector::Files, now(), problem) {
-            self.windows.event(event);
-        }
+        board.notes(CollectorKind::Files, notes);
+        let event = board.data(CollectorKind::Files, time);
+        into.report(event);
     }
 }
 

@@ -4,16 +4,15 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sonar_core::history::{Event, EventKind};
+use sonar_core::observation::{LinePlace, LogStart, WIDTH_NS, WindowCutter, add_line};
 use sonar_core::{Endpoint, Reading, Timestamp};
 use sonar_decode::entry::ParsedEntry;
 use sonar_decode::log::{LineKind, LineReader, LogEvent, LogReader, ParsedLine, ended_client};
 
 use super::client_ends::ClientEnds;
 use crate::agent::log_operations::LogOperations;
-use crate::agent::log_progress::{LogStart, add_line};
-use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
-use crate::input::follow::{FileFollower, FollowNotice, FollowedPlace, LinePlace, LineSink};
+use crate::input::follow::{FileFollower, FollowNotice, FollowedPlace, LineSink};
 
 /// What a log says of the end of its server, and of the ends of connections to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

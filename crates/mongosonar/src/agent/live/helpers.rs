@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_sys::Host;
 
 use super::board::{CollectorProblem, RESTART};
@@ -112,12 +112,12 @@ impl HelperWatch {
 }
 
 /// The collectors that a helper process works for.
-pub fn collectors(name: &str) -> &'static [Collector] {
+pub fn collectors(name: &str) -> &'static [CollectorKind] {
     match name {
-        "sonar-logs" => &[Collector::Log, Collector::Internals],
-        "sonar-rings" | "sonar-tls" => &[Collector::Queries],
-        "sonar-paths" | "sonar-folders" => &[Collector::Files],
-        _ => &[Collector::Split],
+        "sonar-logs" => &[CollectorKind::Log, CollectorKind::Internals],
+        "sonar-rings" | "sonar-tls" => &[CollectorKind::Queries],
+        "sonar-paths" | "sonar-folders" => &[CollectorKind::Files],
+        _ => &[CollectorKind::Split],
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
+use sonar_core::observation::FileIdentity;
 use sonar_sys::Host;
 use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin};
 use sonar_sys::host::placed;
@@ -22,10 +23,11 @@ pub use super::described_server::FoundServer;
 use super::described_server::{KnownServer, describe, fitted};
 use super::path_bytes;
 use crate::agent::settings::{AgentSettings, ServerTable};
-use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files, lock};
+use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
-use crate::input::follow::{FileIdentity, FileThread, FileThreads, FollowedPlace};
+use crate::input::follow::{FileThread, FileThreads, FollowedPlace};
+use crate::locking::lock;
 use crate::servers;
 use crate::servers::files::{InspectableLog, InspectableSamples, SearchPatience, ServerProcess};
 
@@ -299,9 +301,10 @@ impl Inspection {
         Ok(vec![self.with_folder(folder, move |mut folder| folder.open(&name))??])
     }
 
-    /// The file that is at the path of a log.
-    fn identity(&mut self, path: &Path) -> io::Result<Option<FileIdentity>> {
-        self.with_log(path, |mut log| log.identity())?
+    /// Device and number of the file that is at the path of a log.
+    fn identity(&mut self, path: &Path) -> io::Result<Option<[u64; 2]>> {
+        let found = self.with_log(path, |mut log| log.identity())??;
+        Ok(found.map(|FileIdentity { device, inode }| [device, inode]))
     }
 
     fn open(&mut self, path: &Path) -> io::Result<Vec<File>> {
@@ -478,7 +481,8 @@ impl InspectedLog {
 impl FollowedPlace for InspectedLog {
     fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
         let request = InspectorRequest::Identity(self.path.clone());
-        self.inspector.ask(request, |inspection| inspection.identity(&self.path))
+        let found = self.inspector.ask(request, |inspection| inspection.identity(&self.path))?;
+        Ok(found.map(|[device, inode]| FileIdentity { device, inode }))
     }
 
     fn open(&mut self) -> io::Result<File> {

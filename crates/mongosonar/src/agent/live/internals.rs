@@ -7,20 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sonar_core::Timestamp;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::internals::SampleSequence;
+use sonar_core::observation::WindowCutter;
 
 use super::backoff::Backoff;
 use super::board::{CollectorProblem, SourceId, unreadable};
 use super::inspector::{FoundServer, InspectedFolder, Inspector};
-use super::log::FollowTask;
+use super::runner::{Collector, Observation};
 use crate::agent::figures::SampleCutter;
 use crate::agent::memory::Holder;
-use crate::agent::parts::WindowCutter;
 use crate::agent::servers::local;
+use crate::args::when::now;
+use crate::confinement::privileges;
 use crate::ftdc::follow::{FtdcFollower, LearnsSchemas, MAX_DOCUMENT, forget_schemas};
 use crate::input::follow::{FileThread, FileThreads};
-use crate::queries::live::now;
 use crate::servers;
 
 /// How often the folders are looked at. Servers write the newest samples every ten seconds.
@@ -51,59 +52,65 @@ struct SampleSource {
     waits_since: Option<Instant>,
 }
 
-/// Follows the samples of all servers until it is stopped.
-pub fn run(task: &FollowTask) {
-    let mut sources: BTreeMap<u16, SampleSource> = BTreeMap::new();
-    let mut windows = WindowCutter::new(task.to.clone());
-    // They wait for the file systems of folders.
-    let threads: Arc<FileThreads> = Arc::default();
-    // In folders that are no longer followed.
-    let mut lost_before = 0;
-    loop {
-        let goes_on = task.wait(EVERY);
-        let servers = task.servers.all();
-        sources.retain(|port, source| {
-            let is_current =
-                |one: &FoundServer| one.port == *port && one.diagnostic == source.server.diagnostic;
-            let stays = servers.iter().any(is_current);
-            if !stays {
-                lost_before += source.follower.counts().damaged;
-                task.board.forget(SourceId::of_server(Collector::Internals, *port));
-            }
-            stays
-        });
-        for server in servers.iter().filter(|server| server.diagnostic.is_some()) {
-            let source = || SampleSource::new(server, &task.inspector, &threads);
-            let source = sources.entry(server.port).or_insert_with(source);
-            // Another process may write into the same folder.
-            source.server.clone_from(server);
-            source.poll(task, &mut windows);
-            forget_schemas(&mut sources, SCHEMAS_BYTES);
-        }
-        let lost: u64 = sources.values().map(|source| source.follower.counts().damaged).sum();
-        task.board.lost(Collector::Internals, lost_before + lost);
-        task.board.notes(Collector::Internals, threads.notes());
-        let schemas = sources.values().map(|source| source.follower.schema_bytes()).sum();
-        task.board.held.set(Holder::Schemas, schemas);
-        if sources
-            .values()
-            .all(|source| source.follower.counts().samples == 0 && !source.backoff.is_failing())
-        {
-            let why = match sources.is_empty() {
-                true => "no server here has a diagnostic.data that is known",
-                false => "no sample has come so far",
-            };
-            task.board.waits(Collector::Internals, why);
-        }
-        // Samples come some ten seconds late.
-        let time = now();
-        windows.advance(Timestamp::from_unix_ns(time.unix_ns().saturating_sub(DELAY_NS)));
-        windows.release_ahead(time);
-        if !goes_on || windows.is_abandoned() {
-            break;
-        }
+/// Follows the samples of all servers.
+pub struct InternalsCollector {
+    /// Opens their files.
+    pub inspector: Arc<Inspector>,
+}
+
+impl Collector for InternalsCollector {
+    fn drop_privileges(&self) {
+        privileges::confine_follower();
     }
-    windows.finish();
+
+    fn observe(&mut self, into: &mut Observation) -> Result<(), CollectorProblem> {
+        let mut sources: BTreeMap<u16, SampleSource> = BTreeMap::new();
+        // They wait for the file systems of folders.
+        let threads: Arc<FileThreads> = Arc::default();
+        // In folders that are no longer followed.
+        let mut lost_before = 0;
+        into.each(EVERY, |into| {
+            let servers = into.servers().all();
+            sources.retain(|port, source| {
+                let is_current =
+                    |one: &FoundServer| one.port == *port && one.diagnostic == source.server.diagnostic;
+                let stays = servers.iter().any(is_current);
+                if !stays {
+                    lost_before += source.follower.counts().damaged;
+                    into.board().forget(SourceId::of_server(CollectorKind::Internals, *port));
+                }
+                stays
+            });
+            for server in servers.iter().filter(|server| server.diagnostic.is_some()) {
+                let source = || SampleSource::new(server, &self.inspector, &threads);
+                let source = sources.entry(server.port).or_insert_with(source);
+                // Another process may write into the same folder.
+                source.server.clone_from(server);
+                source.poll(&self.inspector, into);
+                forget_schemas(&mut sources, SCHEMAS_BYTES);
+            }
+            let lost: u64 = sources.values().map(|source| source.follower.counts().damaged).sum();
+            into.board().lost(CollectorKind::Internals, lost_before + lost);
+            into.board().notes(CollectorKind::Internals, threads.notes());
+            let schemas = sources.values().map(|source| source.follower.schema_bytes()).sum();
+            into.board().held.set(Holder::Schemas, schemas);
+            if sources
+                .values()
+                .all(|source| source.follower.counts().samples == 0 && !source.backoff.is_failing())
+            {
+                let why = match sources.is_empty() {
+                    true => "no server here has a diagnostic.data that is known",
+                    false => "no sample has come so far",
+                };
+                into.board().waits(CollectorKind::Internals, why);
+            }
+            // Samples come some ten seconds late.
+            let time = now();
+            into.windows.advance(Timestamp::from_unix_ns(time.unix_ns().saturating_sub(DELAY_NS)));
+            into.windows.release_ahead(time);
+        });
+        Ok(())
+    }
 }
 
 impl LearnsSchemas for SampleSource {
@@ -147,48 +154,46 @@ impl SampleSource {
     }
 
     /// Takes the samples that are new, if it is time to try, and reports how the folder is.
-    fn poll(&mut self, task: &FollowTask, windows: &mut WindowCutter) {
+    fn poll(&mut self, inspector: &Inspector, into: &mut Observation) {
         if !self.backoff.is_due(Instant::now()) {
             return;
         }
-        let id = SourceId::of_server(Collector::Internals, self.server.port);
-        let outcome = self.read(windows, &task.stop);
+        let id = SourceId::of_server(CollectorKind::Internals, self.server.port);
+        let outcome = self.read(&mut into.windows, &into.task.stop);
         let time = now();
         let waits = outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy);
         let report = match outcome {
             // It goes on soon.
             Err(_) if self.waits_shortly(waits) => None,
             // It is forgotten as soon as the end is noticed.
-            Err(_) if task.inspector.has_ended(&self.server) => None,
+            Err(_) if inspector.has_ended(&self.server) => None,
             Err(error) => {
                 self.backoff.failed(Instant::now());
-                task.board.failed(id, time, &unreadable(&folder(&self.server), &error))
+                into.board().failed(id, time, &unreadable(&folder(&self.server), &error))
             }
             Ok(()) => {
                 self.backoff.worked();
                 match self.came.elapsed() > SILENCE {
-                    true => task.board.failed(id, time, &silent(&self.server)),
-                    false if self.follower.counts().samples > 0 => task.board.data(id, self.last),
+                    true => into.board().failed(id, time, &silent(&self.server)),
+                    false if self.follower.counts().samples > 0 => into.board().data(id, self.last),
                     // It can be read again, but has nothing new so far.
-                    false => task.board.passed(id, time),
+                    false => into.board().passed(id, time),
                 }
             }
         };
-        if let Some(event) = report {
-            windows.event(event);
-        }
+        into.report(report);
         if self.follower.counts().samples > 0 {
-            task.servers.set_sampled(self.server.port, self.last);
+            into.servers().set_sampled(self.server.port, self.last);
         }
         // The newest file may still be that of the process before it.
-        let servers = task.servers.all();
+        let servers = into.servers().all();
         let current = servers.iter().find(|one| one.port == self.server.port);
         let version = self.follower.server().and_then(|server| server.version.as_deref());
         if let (Some(current), Some(version)) = (current, version)
             && self.follower.counts().samples > 0
             && self.last > servers::started_at(current.started, time).plus_ns(STARTING_NS)
         {
-            task.servers.set_version(current, version);
+            into.servers().set_version(current, version);
         }
     }
 
@@ -201,7 +206,7 @@ impl SampleSource {
     }
 
     fn read(&mut self, windows: &mut WindowCutter, stop: &AtomicBool) -> io::Result<()> {
-        let mut cutter = SampleCutter::new(windows, local(self.server.port), Some(Collector::Internals));
+        let mut cutter = SampleCutter::new(windows, local(self.server.port), Some(CollectorKind::Internals));
         let Self { sequence, last, came, follower, .. } = self;
         let mut each = |sample: &sonar_core::internals::ServerSample| {
             let ms = u64::try_from(sample.time_ms()).unwrap_or(0);

@@ -259,7 +259,7 @@ fn a_server_that_only_closes_its_port_is_unreachable() {
     assert_eq!(told(&mut lives, CLOSED, 30), []);
     assert_eq!(told(&mut lives, ProcessState::Serves, 31), []);
     // What a process before it logged.
-    let now = crate::queries::live::now();
+    let now = crate::args::when::now();
     let started = sonar_sys::Host::live().stat(std::process::id()).unwrap().started;
     let next = FoundServer { started, ..server(8) };
     lives.begins_shutdown(27_017, at(25));
@@ -325,7 +325,7 @@ fn the_resumed_log_says_how_a_process_ended_while_no_agent_ran() {
 fn a_restart_while_no_agent_ran_is_an_end_and_a_start() {
     let own = std::process::id();
     let started = sonar_sys::Host::live().stat(own).unwrap().started;
-    let now = crate::queries::live::now();
+    let now = crate::args::when::now();
     let is = FoundServer { started, ..with_options(own, &[("cacheSizeGB", "1")]) };
     let known = KnownServers {
         at: Timestamp::from_unix_ns(1),
@@ -347,7 +347,7 @@ fn a_restart_while_no_agent_ran_is_an_end_and_a_start() {
 #[test]
 fn a_server_has_started_when_its_process_did_and_not_when_it_was_found() {
     const AGO_S: u64 = 5;
-    let (before, now) = (sonar_sys::clock::since_boot(), crate::queries::live::now());
+    let (before, now) = (sonar_sys::clock::since_boot(), crate::args::when::now());
     let ticks = before.saturating_sub(std::time::Duration::from_secs(AGO_S)).as_millis() as u64 / 10;
     let found = FoundServer { started: ticks, ..server(7) };
     let [start] = ServerLives::default().appeared(&found, now).try_into().unwrap();

@@ -4,26 +4,27 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
+use sonar_core::observation::WindowCutter;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::log::{Bound, LogReader, LogSettings};
 
 use super::backoff::Backoff;
-use super::board::{CollectorBoard, CollectorProblem, SourceId, unreadable as problem_of_path};
+use super::board::{CollectorProblem, SourceId, unreadable as problem_of_path};
 use super::clock_reading::ClockReading;
 use super::followed_log::{FollowedLog, LogFollowing, LoggedEnds};
 use super::inspector::{FoundServer, InspectedLog, Inspector};
 use super::positions::LogPositions;
+use super::runner::{Collector, Observation};
 use super::watched::WatchedServers;
 use crate::agent::applications::KnownApplications;
 use crate::agent::memory::Holder;
-use crate::agent::parts::{PartSender, WindowCutter};
 use crate::agent::servers::local;
+use crate::args::when::now;
+use crate::confinement::privileges;
 use crate::input::follow::{FileFollower, FileThread, FileThreads, FollowStart, FollowedFile, FollowedPlace};
-use crate::queries::live::now;
 use crate::servers::started_at;
 
 /// How often logs are looked at.
@@ -40,40 +41,31 @@ const LINES_BYTES: usize = 8 << 20;
 /// A process may name its version this long before it seems to have started, in nanoseconds: clocks differ by ticks.
 const NAMED_EARLY_NS: u64 = 1_000_000_000;
 
-/// What a thread that follows the files of servers shares with the others.
-pub struct FollowTask {
-    /// Where its windows go.
-    pub to: PartSender,
-    /// The servers.
-    pub servers: Arc<WatchedServers>,
+/// Follows the logs of all servers.
+pub struct LogCollector {
     /// Opens their files.
     pub inspector: Arc<Inspector>,
-    /// Where it reports its state.
-    pub board: Arc<CollectorBoard>,
     /// How far logs have been read.
     pub positions: Arc<LogPositions>,
     /// When the agent started: what a log has of before is not read.
     pub begun: ClockReading,
     /// Applications that are not new.
     pub applications: Arc<KnownApplications>,
-    /// Ends it.
-    pub stop: Arc<AtomicBool>,
 }
 
 /// For so long, a log that cannot be read for a moment (it is rotated) counts as observed.
 const READ_LATER_NS: u64 = 60_000_000_000;
 
-impl FollowTask {
-    /// Sleeps until the next look; whether to go on.
-    pub fn wait(&self, every: Duration) -> bool {
-        let until = Instant::now() + every;
-        while Instant::now() < until {
-            if self.stop.load(Ordering::Relaxed) {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        !self.stop.load(Ordering::Relaxed)
+impl Collector for LogCollector {
+    fn drop_privileges(&self) {
+        privileges::confine_follower();
+    }
+
+    fn observe(&mut self, into: &mut Observation) -> Result<(), CollectorProblem> {
+        let mut follower = LogsFollower::new(self);
+        into.each(EVERY, |into| follower.poll(into));
+        follower.finish(into);
+        Ok(())
     }
 }
 
@@ -90,27 +82,13 @@ struct LogSource {
     stated: LoggedServer,
 }
 
-/// Follows the logs of all servers until it is stopped.
-pub fn run(task: &FollowTask) {
-    let mut follower = LogsFollower::new(task);
-    loop {
-        let goes_on = task.wait(EVERY);
-        follower.poll();
-        if !goes_on || follower.windows.is_abandoned() {
-            break;
-        }
-    }
-    follower.finish();
-}
-
 /// All logs.
 struct LogsFollower<'a> {
-    task: &'a FollowTask,
+    task: &'a LogCollector,
     /// By the ports of their servers.
     sources: BTreeMap<u16, LogSource>,
     /// Wait for the file systems of logs.
     threads: Arc<FileThreads>,
-    windows: WindowCutter,
     /// Until when logs were observed.
     observed: ClockReading,
     /// Lines lost in logs that are no longer followed.
@@ -140,12 +118,11 @@ fn forget_lines(sources: &mut BTreeMap<u16, LogSource>, windows: &mut WindowCutt
 }
 
 impl<'a> LogsFollower<'a> {
-    fn new(task: &'a FollowTask) -> Self {
+    fn new(task: &'a LogCollector) -> Self {
         Self {
             task,
             sources: BTreeMap::new(),
             threads: Arc::default(),
-            windows: WindowCutter::new(task.to.clone()),
             observed: ClockReading::now(),
             lost_before: 0,
             stated: BTreeMap::new(),
@@ -153,9 +130,9 @@ impl<'a> LogsFollower<'a> {
     }
 
     /// Reads what has been written since the last call.
-    fn poll(&mut self) {
-        let servers = self.task.servers.all();
-        self.forget_gone(&servers);
+    fn poll(&mut self, into: &mut Observation) {
+        let servers = into.servers().all();
+        self.forget_gone(&servers, into);
         for server in servers.iter().filter(|server| server.log.is_some()) {
             let source = self.sources.entry(server.port).or_insert_with(|| LogSource {
                 server: server.clone(),
@@ -177,7 +154,7 @@ impl<'a> LogsFollower<'a> {
         let mut unread: Vec<Endpoint> =
             servers.iter().filter(|server| server.log.is_none()).map(|server| local(server.port)).collect();
         for (port, source) in &mut self.sources {
-            match source.poll(self.task, &mut self.windows, time) {
+            match source.poll(self.task, into, time) {
                 true => is_observed = true,
                 false => unread.push(local(*port)),
             }
@@ -185,26 +162,26 @@ impl<'a> LogsFollower<'a> {
                 self.task.positions.set(*port, place);
             }
         }
-        self.task.board.held.set(Holder::Logs, forget_lines(&mut self.sources, &mut self.windows));
-        self.task.board.notes(Collector::Log, self.threads.notes());
+        let held = forget_lines(&mut self.sources, &mut into.windows);
+        into.board().held.set(Holder::Logs, held);
+        into.board().notes(CollectorKind::Log, self.threads.notes());
         let lost: u64 = self.sources.values().filter_map(|one| one.log.as_ref()).map(FollowedLog::lost).sum();
-        self.task.board.lost(Collector::Log, self.lost_before + lost);
+        into.board().lost(CollectorKind::Log, self.lost_before + lost);
         if self.sources.is_empty() {
-            self.task.board.waits(Collector::Log, &without_log(&servers));
+            into.board().waits(CollectorKind::Log, &without_log(&servers));
         }
         if is_observed {
             let from = reading.since(&self.observed).from;
             // In this order: what was observed of a window in two parts is the larger of both, what was not is their sum.
-            self.windows.observe(Collector::Log, from, time);
-            unread.into_iter().for_each(|server| self.windows.miss_log(server, from, time));
+            into.windows.observe(CollectorKind::Log, from, time);
+            unread.into_iter().for_each(|server| into.windows.miss_log(server, from, time));
         }
         self.observed = reading;
-        self.windows.advance(time);
-        self.windows.release_ahead(time);
+        into.advance(time);
     }
 
     /// Ends the logs of servers that have ended, or write another log now.
-    fn forget_gone(&mut self, servers: &[FoundServer]) {
+    fn forget_gone(&mut self, servers: &[FoundServer], into: &mut Observation) {
         let is_current = |source: &LogSource| {
             servers.iter().any(|one| one.port == source.server.port && one.log == source.server.log)
         };
@@ -214,28 +191,27 @@ impl<'a> LogsFollower<'a> {
             if let Some(LogSource { server, log, mut stated, .. }) = self.sources.remove(&port) {
                 if let Some(mut log) = log {
                     // Its last lines say why it ended. Where they cannot be read, nothing is left to do.
-                    let _ = log.poll(&mut self.windows, &self.task.stop);
-                    log.finish(&mut self.windows);
+                    let _ = log.poll(&mut into.windows, &into.task.stop);
+                    log.finish(&mut into.windows);
                     // The next server may write to the same log, after what was read now.
                     if let Some(place) = log.place() {
                         self.task.positions.set(port, place);
                     }
-                    note_ends(&mut log, &server, &self.task.servers);
+                    note_ends(&mut log, &server, into.servers());
                     self.lost_before += log.lost();
                     stated.note(log.reader());
                 }
                 self.stated.insert(port, stated);
             }
-            self.task.board.forget(SourceId::of_server(Collector::Log, port));
+            into.board().forget(SourceId::of_server(CollectorKind::Log, port));
         }
     }
 
     /// The agent ends.
-    fn finish(mut self) {
+    fn finish(mut self, into: &mut Observation) {
         for log in self.sources.values_mut().filter_map(|source| source.log.as_mut()) {
-            log.end(&mut self.windows);
+            log.end(&mut into.windows);
         }
-        self.windows.finish();
     }
 }
 
@@ -269,12 +245,12 @@ impl LoggedServer {
 impl LogSource {
     /// Reads what is new, or tries to open the log if that is due, and reports how it is. Whether the time until now counts
     /// as observed.
-    fn poll(&mut self, task: &FollowTask, windows: &mut WindowCutter, time: Timestamp) -> bool {
+    fn poll(&mut self, task: &LogCollector, into: &mut Observation, time: Timestamp) -> bool {
         if !self.backoff.is_due(Instant::now()) {
             return self.is_observed(time);
         }
-        let id = SourceId::of_server(Collector::Log, self.server.port);
-        let read = self.read(task, windows).map_err(|error| unreadable(&self.server, &error));
+        let id = SourceId::of_server(CollectorKind::Log, self.server.port);
+        let read = self.read(task, into).map_err(|error| unreadable(&self.server, &error));
         match &read {
             Ok(_) => {
                 self.backoff.worked();
@@ -288,15 +264,13 @@ impl LogSource {
         let is_missing = self.log.as_ref().is_some_and(|log| log.is_missing());
         let read = read.and_then(|lines| if is_missing { Err(missing(&self.server)) } else { Ok(lines) });
         let report = match read {
-            Ok(0) => task.board.works(id, time),
-            Ok(_) => task.board.data(id, time),
+            Ok(0) => into.board().works(id, time),
+            Ok(_) => into.board().data(id, time),
             // It is forgotten as soon as the end is noticed.
             Err(_) if task.inspector.has_ended(&self.server) => None,
-            Err(problem) => task.board.failed(id, time, &problem),
+            Err(problem) => into.board().failed(id, time, &problem),
         };
-        if let Some(event) = report {
-            windows.event(event);
-        }
+        into.report(report);
         self.is_observed(time)
     }
 
@@ -307,7 +281,7 @@ impl LogSource {
     }
 
     /// The number of lines that were read.
-    fn read(&mut self, task: &FollowTask, windows: &mut WindowCutter) -> io::Result<u64> {
+    fn read(&mut self, task: &LogCollector, into: &mut Observation) -> io::Result<u64> {
         let port = self.server.port;
         let log = match &mut self.log {
             Some(log) => log,
@@ -318,10 +292,10 @@ impl LogSource {
             }
         };
         let before = log.lines();
-        let polled = log.poll(windows, &task.stop);
-        note_ends(log, &self.server, &task.servers);
+        let polled = log.poll(&mut into.windows, &into.task.stop);
+        note_ends(log, &self.server, into.servers());
         self.stated.note(log.reader());
-        self.stated.set_version(&task.servers, port, now());
+        self.stated.set_version(into.servers(), port, now());
         polled.map(|()| log.lines() - before)
     }
 }
@@ -363,7 +337,7 @@ fn missing(server: &FoundServer) -> CollectorProblem {
 fn open(
     server: &FoundServer,
     thread: Arc<FileThread>,
-    task: &FollowTask,
+    task: &LogCollector,
 ) -> io::Result<FollowedLog<InspectedLog>> {
     let path = server.log.clone().unwrap_or_default();
     let mut place = InspectedLog::new(path, task.inspector.clone()).read_by(thread.clone());

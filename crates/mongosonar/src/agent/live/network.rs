@@ -1,15 +1,12 @@
 //! The interfaces and addresses of this host.
 
-use std::time::Instant;
-
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_sys::Host;
 
 use super::LiveAgent;
 use super::board::SourceId;
 use super::opener::NetworkState;
 use super::queries::QueriesCollector;
-use crate::queries::live::now;
 
 /// The network of now. Without a capture no helper looks at it, and this process may open no sockets any more: then it is
 /// what files say, which is the addresses.
@@ -31,8 +28,8 @@ impl LiveAgent<'_> {
         match network {
             Ok(network) => {
                 self.network_problem = None;
-                self.watched.set_addresses(network.addresses.iter().copied().collect());
-                self.watched.add_to(&mut self.servers);
+                self.context.servers.set_addresses(network.addresses.iter().copied().collect());
+                self.context.servers.add_to(&mut self.servers);
             }
             Err(why) => {
                 let text =
@@ -47,24 +44,21 @@ impl LiveAgent<'_> {
 
     /// Looks at the interfaces and addresses of this host: they come and go.
     pub(super) fn follow_network(&mut self) {
-        self.network_seen = Some(Instant::now());
+        self.network_seen = Some(self.instant());
         let network = network(self.queries.as_ref(), &Host::live());
         self.note_network(&network);
         let (Ok(network), Some(queries)) = (network, &mut self.queries) else { return };
         let followed = queries.follow_interfaces(&network);
         let (names, has_interface) = (queries.interfaces().to_vec(), queries.has_interface());
         for name in &names {
-            let source = SourceId::of_interface(Collector::Queries, name);
+            let source = SourceId::of_interface(CollectorKind::Queries, name);
             match network.problem(name).or_else(|| followed.as_ref().err().cloned()) {
                 Some(problem) => self.fail(source, &problem),
-                None => {
-                    let report = self.board.passed(source, now());
-                    report.into_iter().for_each(|event| self.event(event));
-                }
+                None => self.passes(source),
             }
         }
         if !has_interface {
-            self.board.forget(Collector::Queries);
+            self.context.board.forget(CollectorKind::Queries);
         }
     }
 }

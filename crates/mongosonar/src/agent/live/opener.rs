@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_sys::capabilities::CaptureError;
 use sonar_sys::geometry::block_bytes;
 use sonar_sys::privileges::{Duty, capability};
@@ -131,7 +131,7 @@ impl RingRefusal {
         match error {
             RingError::Capture(CaptureError::Permission(_) | CaptureError::Unsupported(_))
             | RingError::Unsupported { .. } => {
-                Self { what, fix: doctor::remedy(Collector::Queries), is_permanent: true }
+                Self { what, fix: doctor::remedy(CollectorKind::Queries), is_permanent: true }
             }
             RingError::Size { .. } | RingError::Filter(_) => {
                 let fix =

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_mongo::Target;
 
 use crate::agent::settings::AgentSettings;
@@ -28,8 +28,8 @@ pub struct LivePlan<'a> {
 
 impl LivePlan<'_> {
     /// Whether a collector runs with this configuration.
-    pub(super) fn runs(&self, collector: Collector) -> bool {
-        let has_work = collector != Collector::Status || !self.targets.is_empty();
+    pub(super) fn runs(&self, collector: CollectorKind) -> bool {
+        let has_work = collector != CollectorKind::Status || !self.targets.is_empty();
         has_work && self.settings.collectors.runs(collector)
     }
 }

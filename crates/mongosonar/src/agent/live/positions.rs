@@ -1,12 +1,12 @@
 //! Where to go on in the logs of servers: after a restart of the agent, and of a server.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use sonar_core::history::SourcePositions;
+use sonar_core::observation::{LinePlace, LogStart, starts};
 
-use crate::agent::log_progress::{self, LogStart};
-use crate::input::follow::LinePlace;
+use crate::locking::lock;
 
 /// The most logs.
 const MAX_LOGS: usize = 1_024;
@@ -18,11 +18,11 @@ pub struct LogPositions(Mutex<BTreeMap<u16, LogStart>>);
 impl LogPositions {
     /// Those that were stored with the last windows.
     pub fn stored(positions: &SourcePositions) -> Self {
-        Self(Mutex::new(log_progress::starts(positions)))
+        Self(Mutex::new(starts(positions)))
     }
 
     fn starts(&self) -> MutexGuard<'_, BTreeMap<u16, LogStart>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Where to go on in the log of this server.
@@ -44,8 +44,9 @@ impl LogPositions {
 
 #[cfg(test)]
 mod tests {
+    use sonar_core::observation::{FileIdentity, FollowPosition};
+
     use super::*;
-    use crate::input::follow::{FileIdentity, FollowPosition};
 
     #[test]
     fn positions_are_there_in_the_next_run_and_move_on() {

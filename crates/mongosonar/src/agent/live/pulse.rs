@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use crate::agent::notify::ServiceManager;
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit;
+use crate::locking::lock;
 
 /// How long storing may take. After that the log says so, and an agent that is asked to stop ends without storing.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -92,7 +93,7 @@ impl StorePulse {
     }
 
     fn state(&self) -> MutexGuard<'_, PulseState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

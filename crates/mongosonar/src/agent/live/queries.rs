@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use sonar_core::Window;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
+use sonar_core::observation::{WIDTH_NS, WindowPart};
 use sonar_core::window::WindowSettings;
 use sonar_decode::{EndedClient, EndedServer, Settings, Shared};
 
@@ -16,7 +17,6 @@ use super::client_ends::ClientEnds;
 use super::opener::{NetworkState, OpenedRing, RingOpener, RingRequest};
 use super::watched::WatchedServers;
 use crate::agent::memory;
-use crate::agent::parts::{WIDTH_NS, WindowPart};
 use crate::agent::servers::LocalServers;
 use crate::agent::settings::QueriesTable;
 use crate::capture::applications::{self, Lookup};
@@ -437,7 +437,7 @@ fn part(mut window: Window, servers: &LocalServers, is_observed: bool) -> Window
     window.in_flight = servers.named_in_flight(window.in_flight);
     window.shapes.rename_servers(&mut |server| servers.name(server));
     if is_observed {
-        part.window.observe(Collector::Queries, window.length_ns());
+        part.window.observe(CollectorKind::Queries, window.length_ns());
     }
     // The part is as long as the windows of the history.
     (window.start, window.end) = (part.window.window.start, part.window.window.end);
@@ -556,9 +556,9 @@ mod tests {
         let whole = part(window.clone(), &LocalServers::default(), true);
         assert_eq!(whole.window.window.start, Timestamp::from_unix(1_000, 0));
         assert_eq!(whole.window.window.end, Timestamp::from_unix(1_010, 0));
-        assert_eq!(whole.window.observed_ns(Collector::Queries), 7_000_000_000);
+        assert_eq!(whole.window.observed_ns(CollectorKind::Queries), 7_000_000_000);
         assert_eq!(whole.window.window.coverage.frames, 5);
         let unseen = part(window, &LocalServers::default(), false);
-        assert_eq!(unseen.window.observed_ns(Collector::Queries), 0, "no interface was up");
+        assert_eq!(unseen.window.observed_ns(CollectorKind::Queries), 0, "no interface was up");
     }
 }

@@ -1,7 +1,7 @@
 //! SIGHUP: the configuration is read again and takes effect while the agent runs, or is refused as a whole.
 
 use anyhow::{Result, anyhow, bail};
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 
 use super::LiveAgent;
 use super::inspector::ServerFiles;
@@ -51,7 +51,7 @@ impl LiveAgent<'_> {
             && settings.collectors.queries
             && let Some(queries) = &self.queries
         {
-            let prepared = queries.prepare(&settings.queries, self.watched.ports());
+            let prepared = queries.prepare(&settings.queries, self.context.servers.ports());
             change = Some(prepared.map_err(|problem| anyhow!("queries: {}", problem.text()))?);
         }
         if has_other_servers {
@@ -64,7 +64,7 @@ impl LiveAgent<'_> {
         if let Some(change) = change
             && let Some(queries) = &mut self.queries
         {
-            self.board.keep_interfaces(Collector::Queries, &settings.queries.interface);
+            self.context.board.keep_interfaces(CollectorKind::Queries, &settings.queries.interface);
             queries.change(change);
             changes.push("interfaces, ports and ring of queries".to_owned());
         }
@@ -72,17 +72,17 @@ impl LiveAgent<'_> {
             changes.push("servers".to_owned());
         }
         if has_other_store {
-            self.assembler.store_mut().configure(store::settings(&settings.store, true));
+            self.assembler.store_mut().history.configure(store::settings(&settings.store, true));
             changes.push("size and age of what is kept".to_owned());
         }
-        for collector in Collector::ALL {
+        for collector in CollectorKind::ALL {
             match (self.plan.settings.collectors.runs(collector), settings.collectors.runs(collector)) {
                 (true, false) => {
                     self.end(collector);
                     changes.push(format!("{} is off", collector.name()));
                 }
                 (false, true) => {
-                    self.board.want(collector, true);
+                    self.context.board.want(collector, true);
                     if let Err(error) = self.follow(collector) {
                         self.try_again(collector, format!("{error:#}"));
                     }
@@ -101,14 +101,14 @@ impl LiveAgent<'_> {
 
 /// The settings that cannot change while the agent runs: they need privileges that it has dropped.
 fn fixed(old: &AgentSettings, new: &AgentSettings) -> Vec<&'static str> {
-    let is_new = |collector: Collector| new.collectors.runs(collector) && !old.collectors.runs(collector);
+    let is_new = |collector: CollectorKind| new.collectors.runs(collector) && !old.collectors.runs(collector);
     [
         (old.store.path != new.store.path, "store.path"),
-        (is_new(Collector::Queries), "collectors.queries = true"),
-        (is_new(Collector::Files), "collectors.files = true"),
-        (is_new(Collector::Machine), "collectors.machine = true"),
-        (is_new(Collector::Status), "collectors.status = true"),
-        (is_new(Collector::Split), "collectors.split = true"),
+        (is_new(CollectorKind::Queries), "collectors.queries = true"),
+        (is_new(CollectorKind::Files), "collectors.files = true"),
+        (is_new(CollectorKind::Machine), "collectors.machine = true"),
+        (is_new(CollectorKind::Status), "collectors.status = true"),
+        (is_new(CollectorKind::Split), "collectors.split = true"),
         (old.queries.tls != new.queries.tls, "queries.tls"),
         (old.split != new.split, "split.sample"),
         (old.targets() != new.targets(), "server.uri"),

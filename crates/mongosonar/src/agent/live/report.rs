@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_sys::resource::{ProcessorTime, thread_times};
 use sonar_view::agent::CollectorStatus;
 
@@ -11,16 +11,16 @@ use sonar_view::agent::CollectorStatus;
 #[derive(Debug, Default)]
 pub struct CostMeter {
     /// Of threads that have ended, and of the present ones when they were last looked at.
-    costs: BTreeMap<Collector, (ProcessorTime, ProcessorTime)>,
+    costs: BTreeMap<CollectorKind, (ProcessorTime, ProcessorTime)>,
 }
 
 impl CostMeter {
     /// Sets the processor time of each collector, by the names of its threads.
     pub fn measure(&mut self, collectors: &mut [CollectorStatus]) {
         let times = thread_times();
-        for (status, collector) in collectors.iter_mut().zip(Collector::ALL) {
+        for (status, collector) in collectors.iter_mut().zip(CollectorKind::ALL) {
             let is_of = |name: &str| match collector {
-                Collector::Queries => name.starts_with("capture-"),
+                CollectorKind::Queries => name.starts_with("capture-"),
                 _ => name == collector.name(),
             };
             let of = times.iter().filter(|(name, _)| is_of(name));
@@ -31,7 +31,7 @@ impl CostMeter {
     }
 
     /// The present threads of a collector have used `present`; gives what all have used.
-    fn total(&mut self, collector: Collector, present: ProcessorTime) -> ProcessorTime {
+    fn total(&mut self, collector: CollectorKind, present: ProcessorTime) -> ProcessorTime {
         let (ended, last) = self.costs.entry(collector).or_default();
         if present.total() < last.total() {
             *ended += *last;
@@ -64,10 +64,10 @@ mod tests {
             system: Duration::from_secs(system),
         };
         let mut meter = CostMeter::default();
-        assert_eq!(meter.total(Collector::Queries, seconds(5, 1)), seconds(5, 1));
-        assert_eq!(meter.total(Collector::Queries, seconds(8, 2)), seconds(8, 2));
-        assert_eq!(meter.total(Collector::Queries, seconds(1, 0)), seconds(9, 2), "a new thread");
-        assert_eq!(meter.total(Collector::Queries, seconds(2, 0)), seconds(10, 2));
-        assert_eq!(meter.total(Collector::Log, seconds(1, 0)), seconds(1, 0));
+        assert_eq!(meter.total(CollectorKind::Queries, seconds(5, 1)), seconds(5, 1));
+        assert_eq!(meter.total(CollectorKind::Queries, seconds(8, 2)), seconds(8, 2));
+        assert_eq!(meter.total(CollectorKind::Queries, seconds(1, 0)), seconds(9, 2), "a new thread");
+        assert_eq!(meter.total(CollectorKind::Queries, seconds(2, 0)), seconds(10, 2));
+        assert_eq!(meter.total(CollectorKind::Log, seconds(1, 0)), seconds(1, 0));
     }
 }

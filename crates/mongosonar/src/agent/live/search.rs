@@ -1,9 +1,9 @@
 //! The search for servers, and what happens to their processes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sonar_core::Timestamp;
-use sonar_core::history::{Collector, Event};
+use sonar_core::history::{CollectorKind, Event};
 use sonar_core::words::plural;
 use sonar_decode::EndedServer;
 use sonar_sys::clock::monotonic;
@@ -16,7 +16,6 @@ use super::known_servers::KnownServers;
 use super::lives::{NotServing, ProcessState, ServerLives};
 use super::watched::{LoggedEnd, ServerReach};
 use super::{LiveAgent, QueriesCollector, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
-use crate::queries::live::now;
 use crate::servers;
 
 /// How often the servers are written for the next run.
@@ -69,14 +68,14 @@ impl LiveAgent<'_> {
 
     /// Searches for servers, and reports which have started or ended.
     pub(super) fn look_for_servers(&mut self) {
-        let is_first = self.searched.replace(Instant::now()).is_none();
+        let is_first = self.searched.replace(self.instant()).is_none();
         let found = self.inspector.servers();
         self.note_answer(found.as_ref().err().map(unanswered));
         let Ok(found) = found else { return };
         let ports: Vec<u16> = found.iter().map(|server| server.port).collect();
         self.lives.watch(&found);
-        let (started, ended) = self.watched.set(found);
-        self.watched.add_to(&mut self.servers);
+        let (started, ended) = self.context.servers.set(found);
+        self.context.servers.add_to(&mut self.servers);
         for (servers, what) in [(&ended, "ended"), (&started, "started")] {
             for server in servers.iter().filter(|_| !is_first) {
                 eprintln!("mongosonar: {} {} on port {} has {what}", server.name, server.pid, server.port);
@@ -93,7 +92,7 @@ impl LiveAgent<'_> {
     /// Reports why the helper did not answer, or that it does again, and how many answers came late and were discarded.
     fn note_answer(&mut self, problem: Option<CollectorProblem>) {
         let before = std::mem::replace(&mut self.unanswered, problem.clone());
-        for collector in [Collector::Log, Collector::Internals] {
+        for collector in [CollectorKind::Log, CollectorKind::Internals] {
             if self.plan.settings.collectors.runs(collector) {
                 match &problem {
                     // Once, whatever else is reported meanwhile.
@@ -115,12 +114,12 @@ impl LiveAgent<'_> {
     /// Tells the capture which servers have nothing in flight any more, because their process has ended.
     fn end_in_flight(&self, ended: &[FoundServer]) {
         let Some(queries) = &self.queries else { return };
-        let (host, now) = (Host::live(), now());
+        let (host, now) = (Host::live(), self.now());
         // One whose ports cannot be found out any more, or that has closed one, still works.
         for server in ended.iter().filter(|server| state_of(&host, server) == ProcessState::Ended) {
-            let (found, reach) = (self.watched.all(), self.watched.reach(server));
+            let (found, reach) = (self.context.servers.all(), self.context.servers.reach(server));
             let is_at_its_port = |other: &&FoundServer| {
-                other.port == server.port && self.watched.reach(other).overlaps(&reach)
+                other.port == server.port && self.context.servers.reach(other).overlaps(&reach)
             };
             let others = found.iter().filter(is_at_its_port);
             let at = servers::silent_before(now, others.map(|other| servers::started_at(other.started, now)));
@@ -132,8 +131,8 @@ impl LiveAgent<'_> {
     /// Tells the capture which connections have ended, as logs say.
     fn follow_ends(&mut self) {
         match &mut self.queries {
-            Some(queries) => queries.follow_ends(&self.watched),
-            None => drop(self.watched.take_clients()),
+            Some(queries) => queries.follow_ends(&self.context.servers),
+            None => drop(self.context.servers.take_clients()),
         }
     }
 
@@ -141,36 +140,37 @@ impl LiveAgent<'_> {
     pub(super) fn follow_servers(&mut self) {
         self.read_kernel_log();
         let host = Host::live();
-        let servers = self.watched.all();
+        let servers = self.context.servers.all();
         let states: Vec<_> = servers.iter().map(|server| (server.clone(), state_of(&host, server))).collect();
         let has_ended = states.iter().any(|(_, state)| *state == ProcessState::Ended);
-        for logged in self.watched.take_logged() {
+        for logged in self.context.servers.take_logged() {
             match logged {
                 LoggedEnd::Begins(port, at) => self.lives.begins_shutdown(port, at),
                 LoggedEnd::Ends(event) => self.lives.see(&event),
             }
         }
         self.follow_ends();
-        let mut events = self.lives.silent(&states, now());
-        if has_ended || self.searched.is_none_or(|searched| searched.elapsed() >= self.search_every()) {
+        let mut events = self.lives.silent(&states, self.now());
+        if has_ended || self.is_due(self.searched, self.search_every()) {
             self.look_for_servers();
         }
-        events.extend(self.lives.decided(now()));
-        let upgrades = self.watched.take_upgrades();
-        events.extend(upgrades.iter().map(|upgrade| ServerLives::upgraded(upgrade, now())));
+        events.extend(self.lives.decided(self.now()));
+        let upgrades = self.context.servers.take_upgrades();
+        events.extend(upgrades.iter().map(|upgrade| ServerLives::upgraded(upgrade, self.now())));
         events.into_iter().for_each(|event| self.event(event));
-        if self.kept.is_none_or(|kept| kept.elapsed() >= KEEP_EVERY) {
+        if self.is_due(self.kept, KEEP_EVERY) {
             self.keep_servers();
         }
     }
 
     /// Notes which processes the kernel has killed for lack of memory.
     pub(super) fn read_kernel_log(&mut self) {
+        let now = self.now();
         let Some(log) = &mut self.kernel_log else { return };
         for death in log.deaths() {
             let ago = monotonic().saturating_sub(death.at);
             let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
-            let at = Timestamp::from_unix_ns(now().unix_ns().saturating_sub(ago));
+            let at = Timestamp::from_unix_ns(now.unix_ns().saturating_sub(ago));
             self.lives.killed(death.pid, at, death.line);
         }
     }
@@ -183,9 +183,9 @@ impl LiveAgent<'_> {
         self.read_kernel_log();
         if let Some(known) = KnownServers::load(self.plan.folder) {
             if !known.is_other_boot {
-                self.watched.keep_options(&known.servers);
+                self.context.servers.keep_options(&known.servers);
             }
-            let events = self.lives.meanwhile(known, &self.watched.all(), now());
+            let events = self.lives.meanwhile(known, &self.context.servers.all(), self.now());
             events.into_iter().for_each(|event| self.event(event));
         }
         self.keep_servers();
@@ -193,26 +193,26 @@ impl LiveAgent<'_> {
 
     /// Writes the servers for the next run. Without them it only misses what happens in between.
     pub(super) fn keep_servers(&mut self) {
-        self.kept = Some(Instant::now());
+        self.kept = Some(self.instant());
         let _waits = self.pulse.begin();
-        let _ = KnownServers::save(self.plan.folder, &self.watched.all(), now());
+        let _ = KnownServers::save(self.plan.folder, &self.context.servers.all(), self.now());
     }
 
     /// How often to search for servers now.
     fn search_every(&self) -> Duration {
-        let is_restarting = self.last_end.is_some_and(|ended| ended.elapsed() < RESTART_WITHIN);
+        let is_restarting = self.last_end.is_some() && !self.is_due(self.last_end, RESTART_WITHIN);
         if is_restarting { RESTART_EVERY } else { SEARCH_EVERY }
     }
 
     /// Reports starts and ends of servers.
     fn note_servers(&mut self, ended: &[FoundServer], started: &[FoundServer]) {
-        let time = now();
+        let time = self.now();
         for server in ended {
             let is_logged = self.plan.settings.collectors.log && server.log.is_some();
             let others = started.iter().filter(|other| other.port == server.port);
             let starts = others.map(|other| servers::started_at(other.started, time));
             self.lives.ended(server, is_logged, ended_at(starts, time));
-            self.last_end = Some(Instant::now());
+            self.last_end = Some(self.instant());
         }
         // Before the first status the agent itself starts.
         if self.stated.is_some() {

@@ -1,33 +1,29 @@
 //! Where the time of operations goes inside the servers, from their threads and the wire.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
+use sonar_core::observation::WIDTH_NS;
 use sonar_core::time_split::{
     ClassifiedWait, ConnectionSample, EndedWaits, JoinedOperation, REST, RowBlockers,
 };
 use sonar_sys::Host;
 use sonar_sys::split::MAX_PROCESSES;
 
-use super::board::{CollectorBoard, CollectorProblem, RESTART};
+use super::board::{CollectorProblem, RESTART};
 use super::clock_reading::ClockReading;
+use super::runner::{Collector, CollectorPlan, NotOpened, Observation};
 use super::watched::WatchedServers;
 use crate::agent::memory::Holder;
-use crate::agent::parts::{PartSender, WIDTH_NS, WindowCutter};
 use crate::agent::servers::LocalServers;
-use crate::args::when::now;
 use crate::capture::OperationListener;
 use crate::capture::splitting::{
-    FileId, SplitHelpers, SplitMeeting, SplitPlan, SplitSink, SplitTrace, WireSide, lock,
+    FileId, SplitHelpers, SplitMeeting, SplitPlan, SplitSink, SplitTrace, WireSide,
 };
-use crate::confinement::start_gate::StartGate;
+use crate::locking::lock;
 use crate::servers;
 
 /// Operations that both sides saw and that wait until they are added up, ten times a second; further ones are lost.
@@ -107,7 +103,7 @@ impl SplitSearch {
     ///
     /// # Errors
     /// A helper process cannot be started. The kernel, or a missing privilege.
-    pub fn new(connections: ConnectionSample, plan: SplitPlan) -> Result<Self> {
+    pub fn new(connections: ConnectionSample, plan: SplitPlan) -> anyhow::Result<Self> {
         let processes = servers::in_order_of_places(servers::proven_to_listen(&Host::live()), MAX_PROCESSES);
         let helpers = SplitHelpers::start(&processes, None, connections, plan)?;
         let meeting = Arc::new(Mutex::new(SplitMeeting::new(JoinedQueue::default()).with_room(ROOM)));
@@ -120,84 +116,61 @@ impl SplitSearch {
     }
 }
 
-/// What the thread shares with the others.
-pub struct SplitTask {
-    /// Where its windows go.
-    pub to: PartSender,
-    /// The servers to follow, and the addresses of this host.
-    pub servers: Arc<WatchedServers>,
-    /// Where it reports its state.
-    pub board: Arc<CollectorBoard>,
-    /// Ends it.
-    pub stop: Arc<AtomicBool>,
-    /// Whether it drops its privileges once it traces.
-    pub confined: bool,
-    /// Open once the others have dropped theirs: it reads nothing before.
-    pub gate: StartGate,
-}
-
-/// Starts the thread, and waits until it traces. `None` if it panics.
-///
-/// # Errors
-/// No thread can be started.
-pub fn start(search: SplitSearch, task: SplitTask) -> Result<Option<JoinHandle<()>>> {
-    let (say, begun) = channel();
-    let builder = std::thread::Builder::new().name(Collector::Split.name().to_owned());
-    let handle = builder.spawn(move || trace_threads(search, task, &say)).context("cannot start a thread")?;
-    // It ends without a word only if it panics.
-    Ok(begun.recv().unwrap_or(false).then_some(handle))
-}
-
-fn trace_threads(search: SplitSearch, task: SplitTask, say: &Sender<bool>) {
-    let SplitSearch { helpers, meeting, connections } = search;
-    let windows = WindowCutter::new(task.to.clone());
-    let trace = helpers.trace();
-    if task.confined {
-        trace.give_up_privileges();
+impl CollectorPlan for SplitSearch {
+    fn open(self: Box<Self>) -> Result<Box<dyn Collector>, NotOpened> {
+        let Self { helpers, meeting, connections } = *self;
+        Ok(Box::new(SplitCollector { trace: helpers.trace(), meeting, connections }))
     }
-    say.send(true).ok();
-    // Any user may have built the program of a server.
-    task.gate.wait();
-    trace.load_symbols();
-    let mut local = LocalServers::default();
-    task.servers.add_to(&mut local);
-    let splitting = RefCell::new(Splitting {
-        names: FileLabels::default(),
-        windows,
-        observed: ClockReading::now(),
-        followed: None,
-        divided: 0,
-        lost: 0,
-        connections,
-        blockers: RowBlockers::new(WIDTH_NS),
-        local,
-        task: &task,
-    });
-    let is_going_on = Cell::new(true);
-    let ended = trace.skip().and_then(|()| {
-        lock(&meeting).begin();
-        trace.run(&meeting, || {
-            splitting.borrow_mut().tick(&trace, &meeting);
-            is_going_on.set(!task.stop.load(Ordering::Relaxed) && !splitting.borrow().windows.is_abandoned());
-            is_going_on.get()
-        })
-    });
-    let mut splitting = splitting.into_inner();
-    splitting.tick(&trace, &meeting);
-    splitting.state(&trace, &meeting);
-    if let Err(error) = ended {
+}
+
+/// Traces the threads of the servers.
+struct SplitCollector {
+    trace: SplitTrace,
+    meeting: Arc<Mutex<SplitMeeting<JoinedQueue>>>,
+    connections: ConnectionSample,
+}
+
+impl Collector for SplitCollector {
+    fn drop_privileges(&self) {
+        self.trace.give_up_privileges();
+    }
+
+    fn observe(&mut self, into: &mut Observation) -> Result<(), CollectorProblem> {
+        let Self { trace, meeting, connections } = &*self;
+        // Any user may have built the program of a server.
+        trace.load_symbols();
+        let mut local = LocalServers::default();
+        into.servers().add_to(&mut local);
+        let splitting = RefCell::new(Splitting {
+            names: FileLabels::default(),
+            observed: ClockReading::now(),
+            followed: None,
+            divided: 0,
+            lost: 0,
+            connections: *connections,
+            blockers: RowBlockers::new(WIDTH_NS),
+            local,
+            into,
+        });
+        let ended = trace.skip().and_then(|()| {
+            lock(meeting).begin();
+            trace.run(meeting, || {
+                let mut splitting = splitting.borrow_mut();
+                splitting.tick(trace, meeting);
+                splitting.into.goes_on()
+            })
+        });
+        let mut splitting = splitting.into_inner();
+        splitting.tick(trace, meeting);
+        splitting.state(trace, meeting);
         // It needs privileges to trace again.
-        let problem = CollectorProblem::permanent(format!("{error:#}"), Some(RESTART.to_owned()));
-        let event = task.board.failed(Collector::Split, now(), &problem);
-        event.into_iter().for_each(|event| splitting.windows.event(event));
+        ended.map_err(|error| CollectorProblem::permanent(format!("{error:#}"), Some(RESTART.to_owned())))
     }
-    splitting.windows.finish();
 }
 
 /// State that outlives a window.
 struct Splitting<'a> {
     names: FileLabels,
-    windows: WindowCutter,
     /// Until when the threads were observed.
     observed: ClockReading,
     /// When the servers were looked at.
@@ -211,7 +184,7 @@ struct Splitting<'a> {
     blockers: RowBlockers,
     /// Also servers that have ended, and the addresses of this host.
     local: LocalServers,
-    task: &'a SplitTask,
+    into: &'a mut Observation,
 }
 
 impl Splitting<'_> {
@@ -226,7 +199,7 @@ impl Splitting<'_> {
             let operations = lock(meeting).sink.take();
             left = left.saturating_sub(operations.len().max(1));
             self.add(operations, trace);
-            self.windows.limit();
+            self.into.windows.limit();
         }
         if self.followed.is_none_or(|followed| followed.elapsed() >= FOLLOW_EVERY) {
             self.state(trace, meeting);
@@ -235,19 +208,19 @@ impl Splitting<'_> {
 
     fn add(&mut self, operations: Vec<QueuedOperation>, trace: &SplitTrace) {
         if operations.iter().any(|(operation, _)| self.names.lacks(operation)) {
-            self.names.read(trace, &self.task.servers);
+            self.names.read(trace, self.into.servers());
         }
         for (mut operation, waits) in operations {
             operation.wire.server = self.local.name(operation.wire.server);
             self.blockers.add(&operation);
-            let window = &mut self.windows.at(operation.wire.end).window.window;
+            let window = &mut self.into.windows.at(operation.wire.end).window.window;
             if let Some((split, is_folded)) = window.shapes.split_of(&operation.wire) {
                 split.record(&operation, &waits, &mut |device, inode| self.names.of((device, inode)));
                 // The capture counts operations that are folded.
                 self.divided += u64::from(!is_folded);
             }
             for EndedWaits { waited, by, waits } in self.blockers.take() {
-                let window = &mut self.windows.at(waited.end).window.window;
+                let window = &mut self.into.windows.at(waited.end).window.window;
                 if let Some((split, _)) = window.shapes.split_of(&waited) {
                     split.add_blocker(&by, waits);
                 }
@@ -258,32 +231,31 @@ impl Splitting<'_> {
     /// Follows servers that have started, and reports.
     fn state(&mut self, trace: &SplitTrace, meeting: &Mutex<SplitMeeting<JoinedQueue>>) {
         self.followed = Some(Instant::now());
-        let servers = self.task.servers.all();
+        let servers = self.into.servers().all();
         let processes: Vec<u32> = servers.iter().map(|server| server.pid).collect();
         trace.follow(&processes);
-        self.task.servers.add_to(&mut self.local);
+        self.into.servers().add_to(&mut self.local);
         let reading = ClockReading::now();
         let before = std::mem::replace(&mut self.observed, reading);
         let observed = reading.since(&before);
-        self.windows.observe(Collector::Split, observed.from, reading.time);
-        self.windows.advance(reading.time);
-        self.windows.release_ahead(reading.time);
+        self.into.windows.observe(CollectorKind::Split, observed.from, reading.time);
+        self.into.advance(reading.time);
         let losses = trace.take_losses();
         self.lost += losses.ring_full + losses.threads_full + losses.unreadable + losses.programs_skipped;
+        let board = self.into.board();
         let (counts, turned_away) = {
             let meeting = lock(meeting);
-            self.task.board.held.set(Holder::SplitWaiting, meeting.memory());
-            self.task.board.held.set(Holder::SplitQueue, meeting.sink.memory());
+            board.held.set(Holder::SplitWaiting, meeting.memory());
+            board.held.set(Holder::SplitQueue, meeting.sink.memory());
             (meeting.counts(), meeting.sink.turned_away)
         };
-        let board = &self.task.board;
         board.held.set(Holder::SplitBlockers, self.blockers.memory());
         board.held.set(Holder::SplitFiles, self.names.memory());
         board.held.set(Holder::Symbols, trace.symbol_bytes());
-        board.lost(Collector::Split, self.lost + turned_away);
-        board.ebpf(Collector::Split, trace.run_time());
+        board.lost(CollectorKind::Split, self.lost + turned_away);
+        board.ebpf(CollectorKind::Split, trace.run_time());
         if servers.is_empty() {
-            return board.waits(Collector::Split, "no mongod or mongos runs here");
+            return board.waits(CollectorKind::Split, "no mongod or mongos runs here");
         }
         let mut notes = vec![format!("operations divided: {}", self.divided)];
         if self.connections != ConnectionSample::default() {
@@ -295,12 +267,12 @@ impl Splitting<'_> {
         }
         notes.extend(trace.refused());
         notes.extend(trace.further_failures());
-        board.notes(Collector::Split, notes);
+        board.notes(CollectorKind::Split, notes);
         let event = match self.divided {
-            0 => board.works(Collector::Split, reading.time),
-            _ => board.data(Collector::Split, reading.time),
+            0 => board.works(CollectorKind::Split, reading.time),
+            _ => board.data(CollectorKind::Split, reading.time),
         };
-        event.into_iter().for_each(|event| self.windows.event(event));
+        self.into.report(event);
     }
 }
 

@@ -1,10 +1,9 @@
 //! The state of the agent, in the file that `--status` reads.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use sonar_core::Timestamp;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_sys::Host;
 use sonar_sys::resource::{ResourceUsage, helper_time};
 use sonar_view::agent::{AgentStatus, HeldBytes, WatchedServer};
@@ -15,8 +14,8 @@ use super::report::folder_bytes;
 use super::{LiveAgent, QueriesCollector, status_file};
 use crate::agent::memory::{Holder, MemoryPlace};
 use crate::agent::process_memory;
+use crate::agent::summed_store::summary;
 use crate::history::StoreArgs;
-use crate::queries::live::now;
 
 /// The most servers that the first line names.
 const MAX_NAMED: usize = 4;
@@ -44,19 +43,19 @@ fn first_line(servers: &[FoundServer], folder: &Path) -> String {
 impl LiveAgent<'_> {
     /// Says what is watched, where it is stored, and how to ask for it.
     pub(super) fn announce(&self) {
-        eprintln!("mongosonar: {}", first_line(&self.watched.all(), self.plan.folder));
+        eprintln!("mongosonar: {}", first_line(&self.context.servers.all(), self.plan.folder));
     }
 
     /// What holds memory. Shapes and applications are counted where they are shared.
     fn held(&self) -> Vec<HeldBytes> {
         // At the same moment as the others: what is free now may be a holder's next.
-        let parts = process_memory::parts(&self.board.held);
-        let held = &self.board.held;
+        let parts = process_memory::parts(&self.context.board.held);
+        let held = &self.context.board.held;
         held.set(Holder::Open, self.assembler.memory());
-        held.set(Holder::Store, self.assembler.store().memory());
+        held.set(Holder::Store, self.assembler.store().history.memory());
         held.set(Holder::Parts, self.parts.memory() + self.parts.channel_memory());
         let told = self.queries.as_ref().map_or(0, QueriesCollector::ends_memory);
-        held.set(Holder::ClientEnds, self.watched.clients_memory() + told);
+        held.set(Holder::ClientEnds, self.context.servers.clients_memory() + told);
         if let Some(queries) = &self.queries {
             let (decoders, windows) = queries.memory();
             held.set(Holder::Decoders, decoders);
@@ -79,8 +78,8 @@ impl LiveAgent<'_> {
     }
 
     /// Writes the status.
-    pub(super) fn state(&mut self) {
-        self.stated = Some(Instant::now());
+    pub(super) fn write_status(&mut self) {
+        self.stated = Some(self.instant());
         let _waits = self.pulse.begin();
         if self.plan.confined && self.store_folder.is_gone() {
             // A start makes it again. This thread may write below the old one only.
@@ -88,31 +87,34 @@ impl LiveAgent<'_> {
             self.restart_reason.get_or_insert_with(|| format!("the folder {folder} was deleted"));
         }
         let usage = ResourceUsage::now().unwrap_or_default();
-        let mut collectors = self.board.all();
+        let mut collectors = self.context.board.all();
         self.costs.measure(&mut collectors);
         let held = self.held();
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let server = |server: &FoundServer| WatchedServer {
             name: server.name.clone(),
-            version: self.watched.version(server.port),
+            version: self.context.servers.version(server.port),
             pid: server.pid,
             port: server.port,
             log: path(&server.log),
             log_problem: server
                 .no_log
                 .clone()
-                .or_else(|| self.board.problem(SourceId::of_server(Collector::Log, server.port))),
+                .or_else(|| self.context.board.problem(SourceId::of_server(CollectorKind::Log, server.port))),
             diagnostic_data: path(&server.diagnostic),
-            diagnostic_problem: self.board.problem(SourceId::of_server(Collector::Internals, server.port)),
+            diagnostic_problem: self
+                .context
+                .board
+                .problem(SourceId::of_server(CollectorKind::Internals, server.port)),
         };
         let pid = std::process::id();
-        let summary = self.assembler.summary().clone();
+        let summary = summary(&self.assembler);
         let status = AgentStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid,
             started_ticks: Host::live().stat(pid).map_or(0, |stat| stat.started),
             started_ns: self.begun.time.unix_ns(),
-            written_ns: now().unix_ns(),
+            written_ns: self.now().unix_ns(),
             store: self.plan.folder.display().to_string(),
             store_bytes: folder_bytes(self.plan.folder),
             windows: summary.windows,
@@ -126,7 +128,7 @@ impl LiveAgent<'_> {
             memory_bytes: usage.resident_bytes,
             held,
             collectors,
-            servers: self.watched.all().iter().map(server).collect(),
+            servers: self.context.servers.all().iter().map(server).collect(),
         };
         match status_file::write(self.plan.folder, &status) {
             Ok(()) => self.status_problem = None,

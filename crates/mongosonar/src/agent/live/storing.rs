@@ -1,13 +1,12 @@
 //! Stores windows, and reports once what prevents that.
 
 use sonar_core::history::{Event, EventKind, StoreNotice};
+use sonar_core::observation::WindowPart;
 use sonar_core::time::NS_PER_S;
 use sonar_core::words::plural;
 use sonar_core::{Endpoint, Timestamp};
 
 use super::LiveAgent;
-use crate::agent::parts::WindowPart;
-use crate::queries::live::now;
 
 /// How long after its end a window is stored: what is killed then loses it. Samples of `diagnostic.data` come up to
 /// twenty seconds late, and are added to the window when they come.
@@ -70,14 +69,14 @@ impl LiveAgent<'_> {
         if let Some(waited) = self.pulse.take_longest() {
             let text = format!("the file system of the store did not answer for {} s", waited.as_secs());
             eprintln!("mongosonar: {text}");
-            self.event(Event::new(now(), EventKind::StoreProblem, Endpoint::default(), &text));
+            self.event(Event::new(self.now(), EventKind::StoreProblem, Endpoint::default(), &text));
             self.note(text);
         }
     }
 
     pub(super) fn take_notices(&mut self) {
         for notice in self.assembler.notices() {
-            self.notice(&notice, now());
+            self.notice(&notice, self.now());
         }
     }
 
@@ -103,7 +102,7 @@ impl LiveAgent<'_> {
             // The store counts attempts, and what comes late of a window is one more.
             StoreNotice::Recovered(_) => {
                 self.store_problem = None;
-                let lost = self.assembler.summary().windows_lost;
+                let lost = self.assembler.counts().windows_lost;
                 let windows = lost - std::mem::replace(&mut self.losses_reported, lost);
                 format!("windows are stored again, {} could not be", plural(windows, "window"))
             }
@@ -128,36 +127,34 @@ impl LiveAgent<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::sync::mpsc::sync_channel;
 
-    use sonar_core::history::Collector;
+    use sonar_core::history::CollectorKind;
+    use sonar_core::observation::{Assembler, AssemblyLimits, WIDTH_NS, WindowCutter};
 
     use super::*;
-    use crate::agent::assembler::Assembler;
-    use crate::agent::assembler::tests::MemoryStore;
-    use crate::agent::parts::{WIDTH_NS, WindowCutter};
+    use crate::agent::memory_store::MemoryStore;
 
     #[test]
     fn whenever_it_is_killed_at_most_a_window_and_five_seconds_are_lost() {
         const TICK_NS: u64 = NS_PER_S / 4;
         let (to, parts) = sync_channel(100);
-        let (mut windows, mut assembler) =
-            (WindowCutter::new(to), Assembler::new(MemoryStore::default(), Path::new("/x")));
+        let mut windows = WindowCutter::new(move |part| to.send(part).is_ok());
+        let mut assembler = Assembler::new(MemoryStore::default(), AssemblyLimits::default());
         let begin = Timestamp::from_unix(1_000_003, 0);
         let mut observed = begin;
         // A source looks once a second, the main thread four times.
         for tick in 1..400 {
             let now = begin.plus_ns(tick * TICK_NS);
             if tick % 4 == 1 {
-                windows.observe(Collector::Log, observed, now);
+                windows.observe(CollectorKind::Log, observed, now);
                 windows.advance(now);
                 observed = now;
             }
             parts.try_iter().for_each(|part| assembler.add(part).unwrap());
             assembler.complete(before_lateness(now)).unwrap();
             let stored = assembler.store().windows.iter();
-            let stored: u64 = stored.map(|window| window.observed_ns(Collector::Log)).sum();
+            let stored: u64 = stored.map(|window| window.observed_ns(CollectorKind::Log)).sum();
             let lost = now.since(begin) - stored;
             assert!(lost < WIDTH_NS + 5 * NS_PER_S, "{lost} ns after {tick} ticks");
         }

@@ -3,44 +3,158 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use sonar_core::history::Collector;
+use anyhow::{Result, bail};
+use sonar_core::history::CollectorKind;
+use sonar_view::agent::CollectorState;
 
 use super::backoff::Backoff;
 use super::board::{CollectorProblem, RESTART};
-use super::{CollectorThread, LiveAgent, PATIENCE, WAITING};
-use crate::agent::parts::TAKEN_AT_ONCE;
+use super::collector_helpers::CollectorHelpers;
+use super::inspector::InspectedLog;
+use super::machine::MachineCollector;
+use super::queries::QueriesCollector;
+use super::runner::{CollectorPlan, CollectorThread};
+use super::status::StatusCollector;
+use super::{LiveAgent, PATIENCE, WAITING};
+use crate::agent::memory;
+use crate::agent::part_channel::TAKEN_AT_ONCE;
+use crate::capture::applications::Lookup;
+use crate::confinement::thread_starter::ThreadStarter;
+use crate::input::follow::FollowedPlace;
+
+/// Why a collector does not work whose thread panicked.
+const FAILED: &str = "its thread has failed";
 
 impl LiveAgent<'_> {
-    /// Starts threads again that have failed, where they need no privileges.
-    pub(super) fn keep_threads(&mut self) {
-        let has_ended = |thread: &CollectorThread| thread.handle.is_finished();
-        let ended: Vec<Collector> =
-            self.threads.iter().filter(|(_, one)| has_ended(one)).map(|(collector, _)| *collector).collect();
-        for collector in ended {
-            self.detach(collector);
-            let failed = self.threads.remove(&collector).is_some_and(|thread| thread.handle.join().is_err());
-            let is_follower = matches!(collector, Collector::Log | Collector::Internals);
-            let what = "its thread has failed".to_owned();
-            if is_follower {
-                self.try_again(collector, what);
-            } else if failed {
-                // One that ends in order has reported why.
-                self.fail(collector, &CollectorProblem::permanent(what, Some(RESTART.to_owned())));
+    /// Opens what needs privileges; gives the logs that name the applications of open connections. A collector that
+    /// fails is reported, and the others go on.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub(super) fn open(&mut self, helpers: CollectorHelpers) -> Result<Lookup> {
+        let CollectorHelpers { opener, tls, files, split } = helpers;
+        let mut lookup = Lookup::default();
+        let listener = match split {
+            None => None,
+            Some(Ok(search)) => {
+                let listener = search.listener();
+                self.begin(CollectorKind::Split, Box::new(search))?.then_some(listener)
+            }
+            Some(Err(error)) => {
+                let what = crate::exit::message(&error);
+                self.fail(CollectorKind::Split, &CollectorProblem::permanent(what, Some(RESTART.to_owned())));
+                None
+            }
+        };
+        if let Some(opener) = opener {
+            lookup = self.open_logs();
+            let table = &self.plan.settings.queries;
+            let queries = QueriesCollector::new(opener, table, self.context.servers.ports());
+            self.queries =
+                Some(queries.with_listener(listener).with_tls(tls).with_threads(self.starter.clone()));
+        }
+        if let Some(search) = files {
+            self.begin(CollectorKind::Files, Box::new(search))?;
+        }
+        if self.plan.settings.collectors.machine {
+            self.begin(CollectorKind::Machine, Box::new(MachineCollector))?;
+        }
+        if self.plan.runs(CollectorKind::Status) {
+            let targets = self.plan.targets.clone();
+            let follows_internals = self.plan.runs(CollectorKind::Internals);
+            let follows_logs = self.plan.runs(CollectorKind::Log);
+            let status = StatusCollector { targets, follows_internals, follows_logs };
+            self.begin(CollectorKind::Status, Box::new(status))?;
+        }
+        Ok(lookup)
+    }
+
+    /// The logs of the servers, which name the applications of open connections.
+    fn open_logs(&self) -> Lookup {
+        let mut lookup = Lookup::default().confined(self.plan.confined).share(memory::NAMES_SHARE);
+        for server in self.context.servers.all().iter() {
+            let Some(path) = server.log.clone() else { continue };
+            let mut place = InspectedLog::new(path, self.inspector.clone());
+            if let Ok(newest) = place.open() {
+                lookup.add_log(server.port, place.copies().into_iter().rev().chain([newest]).collect());
             }
         }
-        let is_due = |(_, backoff): &(&Collector, &Backoff)| backoff.is_due(Instant::now());
-        let due: Vec<Collector> =
-            self.restarts.iter().filter(is_due).map(|(collector, _)| *collector).collect();
-        for collector in due.into_iter().filter(|one| !self.threads.contains_key(one)).collect::<Vec<_>>() {
-            if self.follow(collector).is_ok() {
-                self.passes(collector);
+        lookup
+    }
+
+    /// Starts a collector that needs privileges, and waits until it has dropped what it does not need. Returns whether
+    /// it goes on.
+    pub(super) fn begin(&mut self, kind: CollectorKind, plan: Box<dyn CollectorPlan>) -> Result<bool> {
+        let thread = self.context.start(&ThreadStarter::Here, kind, plan)?;
+        let goes_on = thread.has_begun();
+        if goes_on {
+            self.threads.insert(kind, thread);
+        } else if thread.handle.join().is_err() {
+            self.fail(kind, &CollectorProblem::permanent(FAILED.to_owned(), Some(RESTART.to_owned())));
+        }
+        Ok(goes_on)
+    }
+
+    /// Starts what needs no privileges.
+    ///
+    /// # Errors
+    /// No collector works, or a thread cannot be started.
+    pub(super) fn start(&mut self, lookup: Lookup) -> Result<()> {
+        for kind in [CollectorKind::Log, CollectorKind::Internals] {
+            if self.plan.settings.collectors.runs(kind) {
+                self.follow(kind)?;
+            }
+        }
+        self.follow_network();
+        if let Some(queries) = &mut self.queries {
+            queries.look_up(lookup)?;
+            queries.follow_tls()?;
+        }
+        self.ensure_capture_runs();
+        let is_useless = |state| matches!(state, CollectorState::Off | CollectorState::NeedsYou);
+        if self.threads.is_empty() && self.context.board.all().iter().all(|one| is_useless(one.state)) {
+            bail!("no collector works");
+        }
+        Ok(())
+    }
+
+    /// Starts a collector that follows files of servers; whether this is one.
+    pub(super) fn follow(&mut self, kind: CollectorKind) -> Result<bool> {
+        let Some(plan) = (self.followers)(kind) else { return Ok(false) };
+        self.threads.insert(kind, self.context.start(&self.starter, kind, plan)?);
+        Ok(true)
+    }
+
+    /// Starts collectors again that have failed, where they need no privileges.
+    pub(super) fn restart_collectors(&mut self) {
+        let has_ended = |thread: &CollectorThread| thread.handle.is_finished();
+        let ended: Vec<CollectorKind> =
+            self.threads.iter().filter(|(_, one)| has_ended(one)).map(|(kind, _)| *kind).collect();
+        for kind in ended {
+            self.detach(kind);
+            let failed = self.threads.remove(&kind).is_some_and(|thread| thread.handle.join().is_err());
+            if (self.followers)(kind).is_some() {
+                self.try_again(kind, FAILED.to_owned());
+            } else if failed {
+                // One that ends in order has reported why.
+                self.fail(kind, &CollectorProblem::permanent(FAILED.to_owned(), Some(RESTART.to_owned())));
+            }
+        }
+        let now = self.instant();
+        let is_due = |(kind, backoff): &(&CollectorKind, &Backoff)| {
+            backoff.is_due(now) && !self.threads.contains_key(*kind)
+        };
+        let due: Vec<CollectorKind> = self.restarts.iter().filter(is_due).map(|(kind, _)| *kind).collect();
+        for kind in due {
+            if self.follow(kind).is_ok() {
+                self.passes(kind);
             }
         }
     }
 
     /// The thread of a collector has ended: nothing is passed on to it any more.
-    fn detach(&mut self, collector: Collector) {
-        if collector == Collector::Split
+    fn detach(&mut self, collector: CollectorKind) {
+        if collector == CollectorKind::Split
             && let Some(queries) = &mut self.queries
         {
             queries.without_listener();
@@ -48,14 +162,15 @@ impl LiveAgent<'_> {
     }
 
     /// The thread of a collector that needs no privileges has failed: it is started again after a pause.
-    pub(super) fn try_again(&mut self, collector: Collector, what: String) {
-        self.restarts.entry(collector).or_default().failed(Instant::now());
+    pub(super) fn try_again(&mut self, collector: CollectorKind, what: String) {
+        let now = self.instant();
+        self.restarts.entry(collector).or_default().failed(now);
         self.fail(collector, &CollectorProblem::temporary(what));
     }
 
     /// Ends a collector, and takes its last windows.
-    pub(super) fn end(&mut self, collector: Collector) {
-        if collector == Collector::Queries
+    pub(super) fn end(&mut self, collector: CollectorKind) {
+        if collector == CollectorKind::Queries
             && let Some(mut queries) = self.queries.take()
         {
             let (parts, _) = queries.finish(&self.servers);
@@ -67,7 +182,7 @@ impl LiveAgent<'_> {
             self.detach(collector);
         }
         self.restarts.remove(&collector);
-        self.board.want(collector, false);
+        self.context.board.want(collector, false);
     }
 
     /// Takes windows until these threads have ended.
@@ -78,83 +193,5 @@ impl LiveAgent<'_> {
         }
         // All that is waiting now, also if a thread that does not end sends more.
         (0..WAITING.div_ceil(TAKEN_AT_ONCE)).for_each(|_| self.take(Duration::ZERO));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-    use std::sync::{Arc, Mutex};
-
-    use super::super::board::CollectorBoard;
-    use super::super::inspector::Inspector;
-    use super::super::opener::RingOpener;
-    use super::super::plan::LivePlan;
-    use super::super::queries::QueriesCollector;
-    use super::super::{OpenedAgent, StorePulse};
-    use super::*;
-    use crate::agent::notify::ServiceManager;
-    use crate::agent::settings::{AgentSettings, QueriesTable};
-    use crate::agent::store;
-    use crate::capture::OperationListener;
-    use crate::confinement::thread_starter::ThreadStarter;
-
-    /// Listens to nothing.
-    struct Deaf;
-
-    impl OperationListener for Deaf {
-        fn operation(&mut self, _: &sonar_core::Operation<'_>) -> std::io::Result<()> {
-            Ok(())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    fn agent(folder: &Path) -> LiveAgent<'_> {
-        let settings = AgentSettings::default();
-        let store = store::open(folder, &settings.store, true).unwrap();
-        let plan = LivePlan {
-            settings,
-            targets: Vec::new(),
-            config: None,
-            tunnels: false,
-            folder,
-            once: None,
-            confined: false,
-        };
-        let opened = OpenedAgent {
-            starter: ThreadStarter::Here,
-            pulse: Arc::new(StorePulse::default()),
-            store,
-            kernel_log: None,
-            applications: Arc::default(),
-            manager: Arc::new(ServiceManager::from_environment()),
-            board: Arc::new(CollectorBoard::new(|collector| plan.runs(collector))),
-            inspector: Arc::new(Inspector::start(&[], None, false)),
-        };
-        LiveAgent::new(plan, opened)
-    }
-
-    #[test]
-    fn nothing_is_passed_on_to_a_split_that_has_ended() {
-        for ends_by_itself in [false, true] {
-            let folder = tempfile::tempdir().unwrap();
-            let mut agent = agent(folder.path());
-            let listener: Arc<Mutex<dyn OperationListener>> = Arc::new(Mutex::new(Deaf));
-            let queries = QueriesCollector::new(RingOpener::Here, &QueriesTable::default(), Vec::new());
-            agent.queries = Some(queries.with_listener(Some(listener.clone())));
-            let handle = std::thread::spawn(|| {});
-            while !handle.is_finished() {
-                std::thread::yield_now();
-            }
-            agent.threads.insert(Collector::Split, CollectorThread { handle, stop: Arc::default() });
-            match ends_by_itself {
-                true => agent.keep_threads(),
-                false => agent.end(Collector::Split),
-            }
-            assert_eq!(Arc::strong_count(&listener), 1, "{ends_by_itself}");
-        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sonar_core::Timestamp;
 use sonar_core::history::{Event, EventKind};
@@ -11,6 +11,7 @@ use sonar_core::history::{Event, EventKind};
 use super::client_ends::ClientEnds;
 use super::inspector::FoundServer;
 use crate::agent::servers::LocalServers;
+use crate::locking::lock;
 
 /// The most lines about ends of servers that wait.
 const MAX_LOGGED: usize = 256;
@@ -81,13 +82,13 @@ pub struct WatchedServers {
 impl WatchedServers {
     /// All of them, by port.
     pub fn all(&self) -> Arc<Vec<FoundServer>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.found).clone()
     }
 
     /// Replaces them. Returns the servers that have started and those that have ended. A process keeps the settings that
     /// it was first seen with, which it was started with: its configuration file may have been changed since.
     pub fn set(&self, mut found: Vec<FoundServer>) -> (Vec<FoundServer>, Vec<FoundServer>) {
-        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.found);
         let key = |server: &FoundServer| (server.pid, server.started, server.port);
         let without = |all: &[FoundServer], others: &[FoundServer]| -> Vec<FoundServer> {
             let is_new = |one: &&FoundServer| !others.iter().any(|other| key(other) == key(one));
@@ -101,7 +102,7 @@ impl WatchedServers {
 
     /// The last run saw these servers: those that still run have the settings that they had then.
     pub fn keep_options(&self, before: &[FoundServer]) {
-        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.found);
         let mut found = known.to_vec();
         keep_options(&mut found, before);
         *known = Arc::new(found);
@@ -111,7 +112,7 @@ impl WatchedServers {
     pub fn log(&self, port: u16, began: Option<Timestamp>, events: &[Event]) {
         let ends = events.iter().filter(|event| event.kind == EventKind::ServerStop).cloned();
         let begin = began.map(|at| LoggedEnd::Begins(port, at));
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = lock(&self.logged);
         logged.extend(begin.into_iter().chain(ends.map(LoggedEnd::Ends)));
         let excess = logged.len().saturating_sub(MAX_LOGGED);
         logged.drain(..excess);
@@ -119,7 +120,7 @@ impl WatchedServers {
 
     /// Ends of servers found in logs since the last call.
     pub fn take_logged(&self) -> Vec<LoggedEnd> {
-        std::mem::take(&mut self.logged.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.logged))
     }
 
     /// Where connections to a server are seen. One in a network namespace of its own, as in most containers, has the
@@ -128,7 +129,7 @@ impl WatchedServers {
     pub fn reach(&self, server: &FoundServer) -> ServerReach {
         let is_in_its_way = |one: &FoundServer| one.port == server.port && one.network.is_none();
         let is_at_host = server.network.is_none() || !self.all().iter().any(is_in_its_way);
-        let of_host = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_host = lock(&self.addresses);
         let mut addresses = if is_at_host { of_host.clone() } else { BTreeSet::new() };
         addresses.extend(server.network.iter().flatten());
         ServerReach { addresses: addresses.into_iter().collect(), has_loopback: is_at_host }
@@ -144,9 +145,9 @@ impl WatchedServers {
             ended.waiting.retain(|ended| !ended.client.ip().is_loopback());
         }
         // Unknown where those of this host cannot be listed.
-        let is_known = !self.addresses.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let is_known = !lock(&self.addresses).is_empty();
         let host = is_known.then(|| self.reach(server).addresses);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = lock(&self.clients);
         // All ends of a server share one list.
         let before = clients.waiting.iter().rfind(|one| one.server_port == Some(server.port));
         let host = before.map(|one| one.host.clone()).filter(|before| *before == host).unwrap_or(host);
@@ -158,12 +159,12 @@ impl WatchedServers {
 
     /// The bytes of ends of connections that nobody has taken yet.
     pub fn clients_memory(&self) -> usize {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner).memory()
+        lock(&self.clients).memory()
     }
 
     /// Ends of connections found in logs since the last call.
     pub fn take_clients(&self) -> ClientEnds {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.clients).take()
     }
 
     /// Their ports.
@@ -197,7 +198,7 @@ impl WatchedServers {
     /// that of another process is an upgrade; the first source that names the version of a process counts.
     pub fn set_version(&self, server: &FoundServer, version: &str) {
         let process = (server.pid, server.started);
-        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut versions = lock(&self.versions);
         if versions.get(&server.port).is_some_and(|known| known.process == process) {
             return;
         }
@@ -205,7 +206,7 @@ impl WatchedServers {
         if let Some(before) = versions.insert(server.port, known)
             && before.version != version
         {
-            let mut upgrades = self.upgrades.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut upgrades = lock(&self.upgrades);
             let versions = [before.version, version.to_owned()];
             upgrades.push(FoundUpgrade { port: server.port, started: server.started, versions });
         }
@@ -213,43 +214,39 @@ impl WatchedServers {
 
     /// Processes of another version than those before them, found since the last call.
     pub fn take_upgrades(&self) -> Vec<FoundUpgrade> {
-        std::mem::take(&mut self.upgrades.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.upgrades))
     }
 
     /// The version of a server, if it is known.
     pub fn version(&self, port: u16) -> Option<String> {
-        self.versions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&port)
-            .map(|known| known.version.clone())
+        lock(&self.versions).get(&port).map(|known| known.version.clone())
     }
 
     /// Notes the time of the last sample of a server's `diagnostic.data`.
     pub fn set_sampled(&self, port: u16, last: Timestamp) {
-        self.sampled.lock().unwrap_or_else(PoisonError::into_inner).insert(port, last);
+        lock(&self.sampled).insert(port, last);
     }
 
     /// The time of the last sample of a server's `diagnostic.data`; `None` if it has had none.
     pub fn sampled_until(&self, port: u16) -> Option<Timestamp> {
-        self.sampled.lock().unwrap_or_else(PoisonError::into_inner).get(&port).copied()
+        lock(&self.sampled).get(&port).copied()
     }
 
     /// This host has these addresses now, besides loopback.
     pub fn set_addresses(&self, addresses: BTreeSet<IpAddr>) {
-        *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+        *lock(&self.addresses) = addresses;
     }
 
     /// Whether this is an address of this host, besides loopback.
     pub fn has_address(&self, ip: IpAddr) -> bool {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).contains(&ip)
+        lock(&self.addresses).contains(&ip)
     }
 
     /// Adds them to the servers that ran before: a connection to one that has ended is still named as before. The
     /// addresses are those of now.
     pub fn add_to(&self, servers: &mut LocalServers) {
         servers.ports.extend(self.all().iter().map(|server| server.port));
-        servers.addresses.clone_from(&self.addresses.lock().unwrap_or_else(PoisonError::into_inner));
+        servers.addresses.clone_from(&lock(&self.addresses));
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
+use sonar_core::observation::{WIDTH_NS, WindowCutter};
 use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::io_file::RecordingBlock;
 
 use super::inputs::ReplayInputs;
 use super::source_end::SourceEnd;
 use crate::agent::file_work::{FileWork, WorkTime};
-use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::input;
 use crate::io::report::blocks;
@@ -78,7 +78,7 @@ impl AccessReading<'_> {
                 time.add(self.windows, *server, path, work);
             }
         }
-        self.windows.observe(Collector::Files, from, to);
+        self.windows.observe(CollectorKind::Files, from, to);
     }
 }
 

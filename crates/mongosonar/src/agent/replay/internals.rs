@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::internals::{SampleSequence, ServerSample};
+use sonar_core::observation::WindowCutter;
 use sonar_decode::ftdc::{ChunkError, SampleReader};
 
 use super::source_end::SourceEnd;
 use crate::agent::figures::SampleCutter;
-use crate::agent::parts::WindowCutter;
 use crate::agent::servers::local;
 use crate::ftdc::input::{self, ChunkSink, Repetitions};
 
@@ -57,7 +57,7 @@ pub fn read(
         samples: SampleReader::default(),
         repetitions: Repetitions::default(),
         sequence: SampleSequence::default(),
-        cutter: SampleCutter::new(windows, local(port), Some(Collector::Internals)),
+        cutter: SampleCutter::new(windows, local(port), Some(CollectorKind::Internals)),
     };
     let read = input::read(files, stop, &mut reading)?;
     windows.finish();

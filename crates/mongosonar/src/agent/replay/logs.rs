@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use sonar_core::history::{ApplicationWatch, Collector};
+use sonar_core::history::{ApplicationWatch, CollectorKind};
+use sonar_core::observation::{WIDTH_NS, WindowCutter};
 use sonar_core::{Endpoint, Execution, Identity, Operation, Reading, Timestamp};
 use sonar_decode::entry::EntrySink;
 use sonar_decode::log::{LogReader, ParsedLine};
 
 use super::source_end::SourceEnd;
 use crate::agent::log_operations::LogOperations;
-use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::local;
 use crate::digest::TimeRange;
 use crate::digest::log_files::{self, LogSink, LogsRead};
@@ -66,7 +66,7 @@ impl LogSink for LogCutter<'_> {
             if last.floor_to(WIDTH_NS) < at.floor_to(WIDTH_NS) {
                 self.count(&log.reading());
             }
-            self.windows.observe(Collector::Log, last, at);
+            self.windows.observe(CollectorKind::Log, last, at);
         }
         // Lines of other threads may be a little earlier.
         self.last = self.last.max(Some(at));

@@ -20,14 +20,14 @@ use std::thread::{Scope, ScopedJoinHandle};
 use anyhow::{Context, Result, anyhow};
 use indicatif::ProgressBar;
 use sonar_core::history::{Resolution, Span};
+use sonar_core::observation::{Assembler, AssemblyLimits, WIDTH_NS, WindowCutter, WindowPart};
 use sonar_core::{HistoryReader, HistoryWriter, Timestamp};
 use sonar_view::agent::AgentSummary;
 use sonar_view::kit::Zone;
 
 use self::inputs::ReplayInputs;
 use self::source_end::SourceEnd;
-use super::assembler::Assembler;
-use super::parts::{WIDTH_NS, WindowCutter, WindowPart};
+use super::summed_store::{SummedStore, summary};
 use crate::capture::applications::CaptureLog;
 use crate::exit::{self, OK, TRUNCATED};
 use crate::{progress, stop};
@@ -59,7 +59,7 @@ pub fn run<S: HistoryReader + HistoryWriter>(plan: &ReplayPlan<'_>, store: S) ->
     let inputs = ReplayInputs::of(plan.paths, plan.port, &stop)?;
     let mut merge = SourceMerge {
         earlier: store.extent().context("cannot read the store")?,
-        assembler: Assembler::new(store, plan.folder),
+        assembler: SummedStore::assembler(store, plan.folder, AssemblyLimits::default()),
         sources: Vec::new(),
         line,
         folder: plan.folder,
@@ -85,7 +85,7 @@ pub fn run<S: HistoryReader + HistoryWriter>(plan: &ReplayPlan<'_>, store: S) ->
     });
     merge.line.finish_and_clear();
     let damage = damage?;
-    let mut summary = merge.assembler.summary().clone();
+    let mut summary = summary(&merge.assembler);
     summary.notes.extend(damage.damaged.iter().chain(&damage.stopped).chain(&damage.notes).cloned());
     let code = match exit::stopped() {
         Some((what, code)) => {
@@ -107,7 +107,7 @@ struct ReplaySource {
 
 /// Takes windows from all sources.
 struct SourceMerge<'a, S> {
-    assembler: Assembler<S>,
+    assembler: Assembler<SummedStore<S>>,
     sources: Vec<ReplaySource>,
     /// What was in the store before.
     earlier: Option<Span>,
@@ -133,7 +133,7 @@ impl<S: HistoryReader + HistoryWriter> SourceMerge<'_, S> {
             self.sources.push(ReplaySource { from, reached: Timestamp::default() });
             let builder = std::thread::Builder::new().name(name.to_owned());
             let run = move || {
-                let mut windows = WindowCutter::new(to);
+                let mut windows = WindowCutter::new(move |part| to.send(part).is_ok());
                 let end = read(&mut windows);
                 windows.finish();
                 end
@@ -193,7 +193,7 @@ impl<S: HistoryReader + HistoryWriter> SourceMerge<'_, S> {
             return Ok(());
         };
         let mut is_stored = false;
-        let store = self.assembler.store();
+        let store = &self.assembler.store().history;
         store
             .windows(span, Resolution::TenSeconds, &mut |window| is_stored |= window.is_observed())
             .context("cannot read the store")?;

@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
+use sonar_core::observation::{WIDTH_NS, WindowCutter};
 use sonar_core::{Coverage, InFlightOperations, Operation, Outcome, Timestamp};
 use sonar_decode::{Settings, Sink};
 
 use super::inputs::ReplayInputs;
 use super::source_end::SourceEnd;
-use crate::agent::parts::{WIDTH_NS, WindowCutter};
 use crate::agent::servers::LocalServers;
 use crate::capture::applications::CaptureLog;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
@@ -39,7 +39,7 @@ impl OperationCutter<'_> {
         window.coverage.add(&coverage.since(&self.counted));
         window.in_flight = in_flight;
         self.counted = *coverage;
-        self.windows.observe(Collector::Queries, self.observed, end);
+        self.windows.observe(CollectorKind::Queries, self.observed, end);
         self.observed = end;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sonar_core::time_split::{
     ClassifiedWait, ConnectionSample, JoinCounts, JoinedOperation, OperationKey, PendingWaits, SplitJoiner,
@@ -13,6 +13,7 @@ use sonar_core::{Operation, Outcome, Timestamp};
 use super::in_progress::RequestOfConnection;
 use crate::args::when::now;
 use crate::capture::pipeline::OperationListener;
+use crate::locking::lock;
 
 /// The most requests without a reply that are kept.
 const MAX_REQUESTS: usize = 65_536;
@@ -164,11 +165,6 @@ impl<S: SplitSink> SplitMeeting<S> {
     pub fn waits_turned_away(&self) -> u64 {
         self.waits.turned_away
     }
-}
-
-/// Locks it, whatever happened to a thread that had it.
-pub fn lock<T: ?Sized>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Passes the operations of a batch of packets on at once.

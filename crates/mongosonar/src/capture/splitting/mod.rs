@@ -13,7 +13,7 @@ mod trace;
 mod wait_problems;
 mod waits;
 
-pub use self::meeting::{SplitMeeting, SplitSink, WireSide, lock};
+pub use self::meeting::{SplitMeeting, SplitSink, WireSide};
 pub use self::open_files::{FileId, OpenFilesRoom};
 pub use self::plan::SplitPlan;
 pub use self::rows::WindowSplits;

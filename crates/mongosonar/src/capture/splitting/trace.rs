@@ -12,7 +12,7 @@ use sonar_core::words::plural;
 use sonar_sys::split::{FollowedProcess, MAX_PROCESSES, SplitEvent, SplitLosses, SplitTracer, ThreadTime};
 
 use super::in_progress::ThreadsNow;
-use super::meeting::{SplitMeeting, SplitSink, lock};
+use super::meeting::{SplitMeeting, SplitSink};
 use super::open_files::{FileId, OpenFiles};
 use super::plan::SplitPlan;
 use super::waits::WaitClassifier;
@@ -20,6 +20,7 @@ use crate::capture::tls::{EncryptedAccess, TlsLibrary};
 use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep};
 use crate::io::process::refused;
+use crate::locking::lock;
 use crate::servers::not_traced;
 use crate::stacks::following::FollowedServers;
 

@@ -7,8 +7,17 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sonar_core::observation::FileIdentity;
 
-use crate::input::follow::{FileIdentity, FileThread};
+use crate::input::follow::FileThread;
+
+/// A [`FileIdentity`], as it is passed from one process to another.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "FileIdentity")]
+struct SavedIdentity {
+    device: u64,
+    inode: u64,
+}
 
 /// A file of `diagnostic.data`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +25,7 @@ pub struct DiagnosticFile {
     /// Its name, like `metrics.2026-11-21T21-22-47Z-00000`.
     pub name: String,
     /// Which file it is.
+    #[serde(with = "SavedIdentity")]
     pub identity: FileIdentity,
     /// Its size in bytes.
     pub size: u64,

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use sonar_core::Timestamp;
 use sonar_core::internals::{ServerDescription, ServerSample};
+use sonar_core::observation::FileIdentity;
 use sonar_decode::ftdc::{ChunkLimits, DocumentContent, DocumentError, SampleReader, document_length, parse};
 
 pub use self::folder::{DiagnosticFile, DiagnosticFolder};
 pub use self::schemas::{LearnsSchemas, forget_schemas};
 use super::input::Repetitions;
-use crate::input::follow::{FileIdentity, FollowedFile};
+use crate::input::follow::FollowedFile;
 use crate::large::{LARGE, LargeMemory, MemoryInUse};
 
 /// The file with the newest samples.

@@ -9,8 +9,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
+
+use crate::locking::lock;
 
 /// How long a file system may take to answer. A busy disk takes less.
 pub const FILE_PATIENCE: Duration = Duration::from_secs(5);
@@ -109,10 +111,6 @@ fn never_runs(jobs: &Mutex<Vec<Receiver<FileJob>>>) -> FileWorker {
     let (to, never) = channel();
     lock(jobs).push(never);
     FileWorker { to, busy: Weak::new() }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FileThread {

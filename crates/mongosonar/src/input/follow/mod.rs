@@ -16,8 +16,10 @@ mod tests;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
+use sonar_core::observation::{FileIdentity, FollowPosition, LinePlace};
+
 pub use self::file::{FILE_PATIENCE, FileThread, FileThreads, FollowedFile};
-pub use self::place::{FileIdentity, FollowedPlace, MAX_COPIES, newest_copies};
+pub use self::place::{FollowedPlace, MAX_COPIES, newest_copies};
 
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
@@ -80,38 +82,17 @@ pub enum FollowStart {
     At(FollowPosition),
 }
 
-/// A position in a followed file: the beginning of a line.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct FollowPosition {
-    /// Which file.
-    pub identity: FileIdentity,
-    /// Bytes before it.
-    pub offset: u64,
-    /// A checksum of the last bytes before it: an offset alone says nothing about a file that was truncated and written
-    /// again, or whose number another file has now. At the beginning of a file, where no bytes are before it, a checksum of
-    /// the first bytes of the first line; 0 if that line was not read.
-    pub checksum: u32,
+/// The position after `before`, identified by the last bytes of it.
+fn position_after(identity: FileIdentity, offset: u64, before: &[u8]) -> FollowPosition {
+    FollowPosition { identity, offset, checksum: crc32c::crc32c(last(before)) }
 }
 
-impl FollowPosition {
-    /// The position after `before`, identified by the last bytes of it.
-    fn after(identity: FileIdentity, offset: u64, before: &[u8]) -> Self {
-        Self { identity, offset, checksum: crc32c::crc32c(last(before)) }
+/// The same position, where this line begins.
+fn position_of_line(position: FollowPosition, line: &[u8]) -> FollowPosition {
+    match position.offset {
+        0 => FollowPosition { checksum: crc32c::crc32c(first_of_line(line)), ..position },
+        _ => position,
     }
-
-    /// The same position, where this line begins.
-    fn of_line(self, line: &[u8]) -> Self {
-        if self.offset > 0 { self } else { Self { checksum: crc32c::crc32c(first_of_line(line)), ..self } }
-    }
-}
-
-/// Where a line begins.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct LinePlace {
-    /// In its file.
-    pub position: FollowPosition,
-    /// Bytes that the follower has read before it, of all files.
-    pub read: u64,
 }
 
 /// The last bytes, as many as are compared.
@@ -286,7 +267,7 @@ impl<P: FollowedPlace> FileFollower<P> {
             0 => (before, ago),
             begun => (&self.before_begun[..], ago + begun),
         };
-        let position = FollowPosition::after(current.identity, current.position - ago, before);
+        let position = position_after(current.identity, current.position - ago, before);
         Some(LinePlace { position, read: self.read - ago })
     }
 
@@ -526,12 +507,12 @@ impl<P: FollowedPlace> FileFollower<P> {
     /// The place of the present line, of which `rest` was just read.
     fn at_line(&self, place: LinePlace, rest: &[u8]) -> LinePlace {
         let position = match self.begun {
-            0 => place.position.of_line(rest),
+            0 => position_of_line(place.position, rest),
             // Of one that is too long to be kept, the beginning is not known.
             _ if self.partial.is_empty() => place.position,
             _ => {
                 let begun = self.partial.iter().chain(rest).copied().take(MARK);
-                place.position.of_line(&begun.collect::<Vec<u8>>())
+                position_of_line(place.position, &begun.collect::<Vec<u8>>())
             }
         };
         LinePlace { position, ..place }

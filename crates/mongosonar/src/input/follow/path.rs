@@ -5,9 +5,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use sonar_core::observation::FileIdentity;
 use sonar_sys::host::regular;
 
-use super::{FileIdentity, FollowedPlace, MAX_COPIES, newest_copies};
+use super::{FollowedPlace, MAX_COPIES, newest_copies};
 
 /// A path that may be opened.
 #[derive(Clone, Debug)]

@@ -8,21 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
+use sonar_core::observation::FileIdentity;
 
 use super::file::FileThread;
 
 /// The most files beside a followed one that are looked at.
 pub const MAX_COPIES: usize = 4;
-
-/// Distinguishes files, whatever their names. The number of a file that was deleted may be used again.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct FileIdentity {
-    /// The device.
-    pub device: u64,
-    /// The number of the file on it.
-    pub inode: u64,
-}
 
 /// The place of a followed file. A process that may not open files itself lets a helper do it.
 pub trait FollowedPlace {

@@ -17,9 +17,10 @@ use sonar_sys::split::MAX_PROCESSES;
 use crate::args::when::now;
 use crate::capture::OperationListener;
 use crate::capture::notice::Notice;
-use crate::capture::splitting::{SplitMeeting, SplitTrace, WindowSplits, WireSide, lock};
+use crate::capture::splitting::{SplitMeeting, SplitTrace, WindowSplits, WireSide};
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::io::names::FileNames;
+use crate::locking::lock;
 use crate::servers;
 
 /// Ticks, ten in a second, between two looks for servers that have started or ended.

@@ -47,7 +47,7 @@ fn a_rate_rises_where_it_does_and_not_where_more_was_observed() {
 
 /// Leaves what the log has of a window.
 fn only_log(window: &mut HistoryWindow) {
-    window.observed_ns[Collector::Queries as usize] = 0;
+    window.observed_ns[CollectorKind::Queries as usize] = 0;
     let all = std::mem::replace(&mut window.window.shapes, Table::of_window(GroupBy::Shape));
     for row in all.iter() {
         let mut of_log = Row::new(row.subject.clone(), row.class);

@@ -194,7 +194,7 @@ fn a_window_that_was_hardly_observed_is_no_silence() {
     for at in 31..33 {
         let start = Timestamp::from_unix(1_700_000_000 + at * WIDTH_S, 0);
         let mut last = HistoryWindow::new(start, Resolution::TenSeconds);
-        last.observe(Collector::Queries, 50 * MS);
+        last.observe(CollectorKind::Queries, 50 * MS);
         all.push(last);
     }
     let (before, after) = all.split_at(30);

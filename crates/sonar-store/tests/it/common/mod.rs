@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sonar_core::coverage::Coverage;
 use sonar_core::execution::{Execution, PlanFlags};
 use sonar_core::history::{
-    Collector, HistoryReader, HistoryWindow, Resolution, SeriesKey, SeriesSubject, SeriesValue, Span,
+    CollectorKind, HistoryReader, HistoryWindow, Resolution, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
 pub use sonar_core::impact::SplitMix64 as Random;
 use sonar_core::operation::{Application, ErrorCodes, InFlightOperations, Opcode, Operation};
@@ -173,8 +173,8 @@ pub fn fill(window: &mut HistoryWindow, random: &mut Random) {
         let when = start.plus_ns(random.below(10_000_000_000));
         window.sample(&key(random.below(30)), when, value, 1.0);
     }
-    window.observe(Collector::ALL[random.below(6) as usize], random.below(10_000_000_000));
-    window.observe(Collector::Queries, 5_000_000_000);
+    window.observe(CollectorKind::ALL[random.below(6) as usize], random.below(10_000_000_000));
+    window.observe(CollectorKind::Queries, 5_000_000_000);
     let mut counters = [0; Coverage::COUNT];
     counters[random.below(40) as usize] = random.below(1 << 30);
     counters[3] = random.below(100);
@@ -251,7 +251,7 @@ pub fn small_of(start: u64, shape: &Arc<ShapeInfo>) -> HistoryWindow {
     };
     window.window.record(&op);
     window.window.end = at(start).plus_ns(Resolution::TenSeconds.width_ns());
-    window.observe(Collector::Queries, 10_000_000_000);
+    window.observe(CollectorKind::Queries, 10_000_000_000);
     window
 }
 
@@ -283,7 +283,7 @@ pub struct Comparable {
     coverage: Coverage,
     reading: Reading,
     pub in_flight: Vec<String>,
-    pub observed_ns: [u64; Collector::ALL.len()],
+    pub observed_ns: [u64; CollectorKind::ALL.len()],
     series: Vec<(SeriesKey, SeriesValue)>,
     series_left_out: u64,
 }

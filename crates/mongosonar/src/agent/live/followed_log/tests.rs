@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use proptest::prelude::*;
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
+use sonar_core::observation::{Assembler, AssemblyLimits, WindowPart, starts};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{HistoryWriter, Source};
 use sonar_decode::log::LogSettings;
 
 use super::*;
-use crate::agent::assembler::Assembler;
-use crate::agent::assembler::tests::MemoryStore;
-use crate::agent::log_progress::starts;
-use crate::agent::parts::WindowPart;
+use crate::agent::memory_store::MemoryStore;
 use crate::input::follow::FollowStart;
 use crate::input::follow::path::FollowedPath;
 
@@ -100,9 +98,9 @@ impl LogAgent {
         let (to, parts) = sync_channel(100_000);
         Self {
             log: FollowedLog::new(follower, LogReader::new(LogSettings::default()), following),
-            windows: WindowCutter::new(to),
+            windows: WindowCutter::new(move |part| to.send(part).is_ok()),
             parts,
-            assembler: Assembler::new(store, Path::new("/x")),
+            assembler: Assembler::new(store, AssemblyLimits::default()),
             observed: server.second,
         }
     }
@@ -111,7 +109,7 @@ impl LogAgent {
     fn work(&mut self, second: u64, steps: usize) {
         if steps > 0 {
             self.log.poll(&mut self.windows, &AtomicBool::new(false)).unwrap();
-            self.windows.observe(Collector::Log, at(self.observed), at(second));
+            self.windows.observe(CollectorKind::Log, at(self.observed), at(second));
             self.observed = second;
             self.windows.advance(at(second));
         }

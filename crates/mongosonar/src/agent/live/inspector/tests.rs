@@ -81,6 +81,12 @@ impl Drop for SharedFolder {
     }
 }
 
+/// An inspector of a host without any server; `proc` is an empty folder.
+pub fn of_nobody(proc: &Path) -> Inspector {
+    let inspection = Inspection { host: Host::of_proc(proc), ..Inspection::new(None, Vec::new()) };
+    Inspector::at(InspectionPlace::Here(Mutex::new(Box::new(inspection))))
+}
+
 /// An inspector that knows one server, with this log. Its process is this one.
 pub fn with_log(port: u16, log: &Path) -> (Inspector, FoundServer) {
     let (host, pid) = (Host::live(), std::process::id());

@@ -1,12 +1,13 @@
 //! The states of the servers with a URI, as one collector.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sonar_core::Timestamp;
-use sonar_core::history::{Collector, Event};
+use sonar_core::history::{CollectorKind, Event};
 
 use crate::agent::live::board::{CollectorBoard, CollectorProblem, SourceId};
+use crate::locking::lock;
 
 /// What is known of one server.
 #[derive(Clone, Debug, Default)]
@@ -37,18 +38,19 @@ impl StatusReports {
 
     /// Reports the state of a server at `at`. Returns an event if it fails or works again.
     pub fn report(&self, server: &str, at: Timestamp, report: ServerReport) -> Option<Event> {
-        let mut all = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.servers);
         let (notes, lost) = &mut *all;
         let ServerReport { problems, note, has_data, lost: more } = report;
         *lost += more;
-        self.board.lost(Collector::Status, *lost);
+        self.board.lost(CollectorKind::Status, *lost);
         notes.insert(server.to_owned(), note);
         let shown = notes.iter().filter(|(_, note)| !note.is_empty());
-        self.board.notes(Collector::Status, shown.map(|(name, note)| format!("{name}: {note}")).collect());
+        self.board
+            .notes(CollectorKind::Status, shown.map(|(name, note)| format!("{name}: {note}")).collect());
         if has_data {
-            self.board.delivered(Collector::Status, at);
+            self.board.delivered(CollectorKind::Status, at);
         }
-        let source = SourceId::of_host(Collector::Status, server);
+        let source = SourceId::of_host(CollectorKind::Status, server);
         match joined(&problems) {
             Some(problem) => self.board.failed(source, at, &problem),
             None if has_data => self.board.data(source, at),
@@ -58,8 +60,8 @@ impl StatusReports {
 
     /// Forgets a server that has another name now.
     pub fn forget(&self, server: &str) {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner).0.remove(server);
-        self.board.forget(SourceId::of_host(Collector::Status, server));
+        lock(&self.servers).0.remove(server);
+        self.board.forget(SourceId::of_host(CollectorKind::Status, server));
     }
 }
 
@@ -88,7 +90,7 @@ mod tests {
             lost: 1,
             ..ServerReport::default()
         };
-        let status = || board.all()[Collector::Status as usize].clone();
+        let status = || board.all()[CollectorKind::Status as usize].clone();
         assert_eq!(reports.report("a:1", at(0), good()), None);
         let failed = reports.report("b:2", at(1), bad(&["refused", "no sizes"])).unwrap();
         assert_eq!((failed.kind, &*failed.text), (EventKind::CollectorFailed, "b:2: refused; no sizes"));

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use sonar_core::history::Collector;
+use sonar_core::history::CollectorKind;
 use sonar_core::internals::{IncidentKind, SampleSequence, ServerSample};
+use sonar_core::observation::WIDTH_NS;
 use sonar_core::words::plural;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::ftdc::StatusReader;
@@ -23,9 +24,9 @@ use crate::agent::live::backoff::Backoff;
 use crate::agent::live::board::CollectorProblem;
 use crate::agent::live::clock_reading::ClockReading;
 use crate::agent::live::inspector::FoundServer;
-use crate::agent::parts::{WIDTH_NS, WindowCutter};
+use crate::agent::live::runner::Observation;
 use crate::agent::servers::local;
-use crate::queries::live::now;
+use crate::args::when::now;
 
 /// The first wait before a server that does not answer is tried again, and the longest.
 const RETRY: Backoff = Backoff::between(Duration::from_secs(10), Duration::from_secs(300));
@@ -72,7 +73,8 @@ pub struct AskedServer<'a> {
     held: VecDeque<ServerSample>,
     members: MemberWatch,
     sizes: SizeSchedule,
-    windows: WindowCutter,
+    /// What is observed of it.
+    pub into: Observation,
 }
 
 /// An open connection.
@@ -131,29 +133,26 @@ impl<'a> AskedServer<'a> {
             held: VecDeque::new(),
             members: MemberWatch::default(),
             sizes: SizeSchedule::default(),
-            windows: WindowCutter::new(task.to.clone()),
+            into: task.collector.observation(),
         }
     }
 
-    /// Asks it once; returns whether the receiver of the windows is still there.
-    pub fn ask(&mut self) -> bool {
+    /// Asks it once.
+    pub fn ask(&mut self) {
         let reading = ClockReading::now();
         let at = reading.time;
         if self.connection.is_some() || self.retry.is_due(Instant::now()) {
             let report = self.report(reading);
-            if let Some(event) = self.task.reports.report(self.host, at, report) {
-                self.windows.event(event);
-            }
+            self.into.report(self.task.reports.report(self.host, at, report));
         }
         self.settle(now(), HOLD_NS);
-        self.windows.finish();
-        !self.windows.is_abandoned()
+        self.into.windows.finish();
     }
 
     /// Hands over what waits.
     pub fn finish(&mut self) {
         self.settle(now(), 0);
-        self.windows.finish();
+        self.into.windows.finish();
     }
 
     /// Asks for everything that is due.
@@ -176,7 +175,7 @@ impl<'a> AskedServer<'a> {
                 if let Some(observed) =
                     observed.filter(|one| one.elapsed.as_nanos() <= u128::from(MAX_SILENCE_NS))
                 {
-                    self.windows.observe(Collector::Status, observed.from, at);
+                    self.into.windows.observe(CollectorKind::Status, observed.from, at);
                 }
                 let problems = self.failing.values().map(|(problem, _)| problem.clone()).collect();
                 ServerReport { problems, note: self.note(), has_data, lost }
@@ -191,12 +190,12 @@ impl<'a> AskedServer<'a> {
     }
 
     fn connect(&mut self) -> Result<ServerConnection, String> {
-        let name = endpoint(self.host, |ip| self.task.servers.has_address(ip))?;
+        let name = endpoint(self.host, |ip| self.into.servers().has_address(ip))?;
         self.name = Some(name);
-        let server = Server::connect_alone(self.target, self.host, Collector::Status.name());
+        let server = Server::connect_alone(self.target, self.host, CollectorKind::Status.name());
         let server = server.map_err(|error| error.to_string())?;
         if let Some(found) = self.found() {
-            self.task.servers.set_version(&found, &server.info().version);
+            self.into.servers().set_version(&found, &server.info().version);
         }
         self.failing.clear();
         Ok(ServerConnection { server, name, offset_ms: None })
@@ -204,7 +203,7 @@ impl<'a> AskedServer<'a> {
 
     /// The process of the server, if it runs on this host.
     fn found(&self) -> Option<FoundServer> {
-        let all = self.task.servers.all();
+        let all = self.into.servers().all();
         all.iter().find(|server| self.name == Some(local(server.port))).cloned()
     }
 
@@ -252,11 +251,11 @@ impl<'a> AskedServer<'a> {
         let status = self.request(ServerRequest::Status, &mut answers, || server.status())?;
         let set = set.flatten();
         if let Some(set) = &set {
-            let window = &mut self.windows.at(at).window;
+            let window = &mut self.into.windows.at(at).window;
             members::add(&mut StatusSamples { window, server: name, at }, set);
             let events = self.members.changes(name, at, set);
             if !self.is_logged() {
-                events.into_iter().for_each(|event| self.windows.event(event));
+                events.into_iter().for_each(|event| self.into.windows.event(event));
             }
         }
         if let Some(status) = status {
@@ -299,7 +298,7 @@ impl<'a> AskedServer<'a> {
             }
             let size = || server.collection_size(&database, &collection);
             if let Some(Some(size)) = self.request(ServerRequest::Sizes, answers, size)? {
-                let window = &mut self.windows.at(at).window;
+                let window = &mut self.into.windows.at(at).window;
                 let mut samples = StatusSamples { window, server: name, at };
                 sizes::add(&mut samples, &format!("{database}.{collection}"), &size);
             }
@@ -320,7 +319,7 @@ impl<'a> AskedServer<'a> {
         }
         // It takes a while until the first sample comes.
         let is_young = || (now().since(self.begun) < MAX_SILENCE_NS).then_some(self.begun);
-        self.task.servers.sampled_until(self.name?.port).or_else(is_young)
+        self.into.servers().sampled_until(self.name?.port).or_else(is_young)
     }
 
     /// Decides on samples; one of a time before the clock was set back waits no longer. Each window has the figures of one source: those of `diagnostic.data`, where the server
@@ -336,7 +335,7 @@ impl<'a> AskedServer<'a> {
                 break;
             }
             let Some(sample) = self.held.pop_front() else { break };
-            let mut cutter = SampleCutter::new(&mut self.windows, name, None);
+            let mut cutter = SampleCutter::new(&mut self.into.windows, name, None);
             cutter.keep_events(if is_logged || is_sampled { |_| false } else { is_event });
             cutter.keep_figures(!is_sampled);
             cutter.add(&mut self.sequence, &sample);

@@ -7,11 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use sonar_core::Timestamp;
-use sonar_core::history::SourcePositions;
-use sonar_core::time::NS_PER_S;
-
-use crate::input::follow::{FileIdentity, FollowPosition, LinePlace};
+use super::log_place::{FileIdentity, FollowPosition, LinePlace};
+use crate::history::SourcePositions;
+use crate::time::{NS_PER_S, Timestamp};
 
 /// The most stored windows of a log that have lines after its place; the oldest is forgotten.
 const MAX_STORED: usize = 64;
@@ -38,24 +36,14 @@ pub fn add_line(shares: &mut LogShares, port: u16, line: LinePlace) {
 }
 
 /// Adds what another part of the same window has.
-pub fn add_shares(shares: &mut LogShares, others: &LogShares) {
+pub(super) fn add_shares(shares: &mut LogShares, others: &LogShares) {
     others.iter().for_each(|(port, other)| add_share(shares, *port, *other));
 }
 
 fn add_share(shares: &mut LogShares, port: u16, other: LogShare) {
     let share = shares.entry(port).or_insert(other);
-    share.first = earlier(share.first, other.first);
+    share.first = share.first.earlier(other.first);
     share.last_read = share.last_read.max(other.last_read);
-}
-
-/// The earlier of two places in the same log.
-pub fn earlier(one: LinePlace, other: LinePlace) -> LinePlace {
-    if other.read < one.read { other } else { one }
-}
-
-/// The later one.
-pub fn later(one: LinePlace, other: LinePlace) -> LinePlace {
-    if other.read > one.read { other } else { one }
 }
 
 /// Where an earlier run of the agent stopped in a log.
@@ -72,21 +60,41 @@ impl LogStart {
     pub fn has(&self, line: LinePlace, window: Timestamp) -> bool {
         self.stored.iter().any(|(start, last_read)| *start == window && line.read <= *last_read)
     }
-}
 
-/// The text of a position: device and number of the log, bytes before the position and their checksum; then the stored
-/// windows, each with its start in seconds and the bytes from the position to its last line.
-type SavedStart = (u64, u64, u64, u32, Vec<(u64, u64)>);
+    /// A position as text: device and number of the log, bytes before the position and their checksum; then the stored
+    /// windows, each with its start in seconds and the bytes from the position to its last line. That is valid JSON.
+    fn text(&self) -> String {
+        let FollowPosition { identity: FileIdentity { device, inode }, offset, checksum } =
+            self.place.position;
+        let window = |(start, read): &(Timestamp, u64)| format!("[{},{read}]", start.unix_ns() / NS_PER_S);
+        let stored: Vec<String> = self.stored.iter().map(window).collect();
+        format!("[{device},{inode},{offset},{checksum},[{}]]", stored.join(","))
+    }
+
+    /// A position of which this is the text, if it is one.
+    fn read(text: &str) -> Option<Self> {
+        let (place, stored) = text.strip_prefix('[')?.strip_suffix("]]")?.split_once(",[")?;
+        let numbers =
+            |list: &str| list.split(',').map(|number| number.parse().ok()).collect::<Option<Vec<u64>>>();
+        let [device, inode, offset, checksum] = <[u64; 4]>::try_from(numbers(place)?).ok()?;
+        let identity = FileIdentity { device, inode };
+        let position = FollowPosition { identity, offset, checksum: u32::try_from(checksum).ok()? };
+        let window = |pair: &str| {
+            let pair = numbers(pair.strip_prefix('[')?.strip_suffix(']')?)?;
+            let [seconds, read] = <[u64; 2]>::try_from(pair).ok()?;
+            Some((Timestamp::from_unix(seconds, 0), read))
+        };
+        let pairs = stored.split_inclusive("],").map(|pair| pair.trim_end_matches(','));
+        let stored = pairs.take(MAX_STORED).map(window).collect::<Option<_>>()?;
+        Some(Self { place: LinePlace { position, read: 0 }, stored })
+    }
+}
 
 /// Where an earlier run stopped in the logs, by the ports of their servers. What cannot be read is left out.
 pub fn starts(positions: &SourcePositions) -> BTreeMap<u16, LogStart> {
     let start = |(name, text): (&str, &str)| {
         let port = name.strip_prefix(PREFIX)?.parse().ok()?;
-        let (device, inode, offset, checksum, stored): SavedStart = serde_json::from_str(text).ok()?;
-        let identity = FileIdentity { device, inode };
-        let place = LinePlace { position: FollowPosition { identity, offset, checksum }, read: 0 };
-        let window = |(seconds, read): (u64, u64)| (Timestamp::from_unix(seconds, 0), read);
-        Some((port, LogStart { place, stored: stored.into_iter().take(MAX_STORED).map(window).collect() }))
+        Some((port, LogStart::read(text)?))
     };
     positions.iter().filter_map(|(name, text)| start((name, text))).take(MAX_LOGS).collect()
 }
@@ -147,23 +155,20 @@ impl LogProgress {
     ) -> SourcePositions {
         let text = |(port, log): (&u16, &mut StoredLog)| {
             let firsts = open.clone().filter_map(|shares| shares.get(port)).map(|share| share.first);
-            let first = firsts.fold(log.ahead, earlier);
+            let first = firsts.fold(log.ahead, LinePlace::earlier);
             // Of a window that is not stored, the lines of before are lost if the agent is killed.
-            let place = log.lasting.map_or(first, |lasting| later(first, lasting));
+            let place = log.lasting.map_or(first, |lasting| first.later(lasting));
             log.stored.retain(|_, last_read| *last_read >= place.read);
             while log.stored.len() > MAX_STORED {
                 log.stored.pop_first();
             }
             let mut stored = log.stored.clone();
             note(&mut stored, start, own.get(port));
-            let LinePlace { position: FollowPosition { identity, offset, checksum }, read } = place;
-            let after = stored.into_iter().filter(|(_, last_read)| *last_read >= read);
-            let after = after.map(|(start, last_read)| (start.unix_ns() / NS_PER_S, last_read - read));
-            let saved: SavedStart = (identity.device, identity.inode, offset, checksum, after.collect());
-            let text = serde_json::to_string(&saved).ok()?;
-            Some((format!("{PREFIX}{port}").into(), text.into()))
+            let after = stored.into_iter().filter(|(_, last_read)| *last_read >= place.read);
+            let stored = after.map(|(start, last_read)| (start, last_read - place.read)).collect();
+            (format!("{PREFIX}{port}").into(), LogStart { place, stored }.text().into())
         };
-        self.0.iter_mut().filter_map(text).collect()
+        self.0.iter_mut().map(text).collect()
     }
 
     /// The window that begins at `start` and has `own` is stored.
@@ -233,6 +238,34 @@ mod tests {
         let positions = progress.positions(at(0), &shares(&[60]), [&shares(&[50])].into_iter());
         assert_eq!(left_out(&positions, &lines)[3..], [None, Some(false), Some(true)]);
         assert_eq!(starts(&[("log:5".into(), "[[".into()), ("x".into(), "1".into())].into()), [].into());
+    }
+
+    #[test]
+    fn a_position_is_stored_as_json_and_anything_else_is_none() {
+        let position = FollowPosition { offset: u64::MAX, checksum: u32::MAX, ..line(0).position };
+        for (stored, text) in [
+            (vec![], "[1,18446744073709551615,18446744073709551615,4294967295,[]]"),
+            (vec![(at(0), 5)], "[1,18446744073709551615,18446744073709551615,4294967295,[[1000000,5]]]"),
+            (
+                vec![(at(0), 5), (at(10), 0)],
+                "[1,18446744073709551615,18446744073709551615,4294967295,[[1000000,5],[1000010,0]]]",
+            ),
+        ] {
+            let start = LogStart { place: LinePlace { position, read: 0 }, stored };
+            assert_eq!((start.text().as_str(), LogStart::read(text)), (text, Some(start)));
+        }
+        for text in [
+            "",
+            "[[",
+            "1",
+            "[1,2,3,[]]",
+            "[1,2,3,4]",
+            "[1,2,3,4,[5]]",
+            "[1,2,3,4294967296,[]]",
+            "[a,2,3,4,[]]",
+        ] {
+            assert_eq!(LogStart::read(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::Source;
 
 /// A source of an agent. Collectors are independent: one that fails does not stop the others.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Collector {
+pub enum CollectorKind {
     /// Packets on the wire.
     Queries,
     /// The log of a server.
@@ -21,7 +21,7 @@ pub enum Collector {
     Split,
 }
 
-impl Collector {
+impl CollectorKind {
     /// All collectors, in display order.
     pub const ALL: [Self; 7] =
         [Self::Queries, Self::Log, Self::Internals, Self::Status, Self::Machine, Self::Files, Self::Split];
@@ -37,14 +37,24 @@ impl Collector {
 
     /// The stable name in configuration and output.
     pub const fn name(self) -> &'static str {
+        self.texts()[0]
+    }
+
+    /// What it observes, with its verb: `logs were`.
+    pub const fn subject(self) -> &'static str {
+        self.texts()[1]
+    }
+
+    /// Its name and its subject.
+    const fn texts(self) -> [&'static str; 2] {
         match self {
-            Self::Queries => "queries",
-            Self::Log => "log",
-            Self::Internals => "internals",
-            Self::Status => "status",
-            Self::Machine => "machine",
-            Self::Files => "files",
-            Self::Split => "split",
+            Self::Queries => ["queries", "queries were"],
+            Self::Log => ["log", "logs were"],
+            Self::Internals => ["internals", "the internals of servers were"],
+            Self::Status => ["status", "the status of servers was"],
+            Self::Machine => ["machine", "the machine was"],
+            Self::Files => ["files", "accesses to files were"],
+            Self::Split => ["split", "threads of servers were"],
         }
     }
 
