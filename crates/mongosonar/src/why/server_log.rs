@@ -37,7 +37,7 @@ struct ProcessLogs {
     /// Those that were opened.
     logs: Vec<FoundLog>,
     /// Which files it writes logs into, whoever may read them.
-    written: Vec<FileIdentity>,
+    written: Vec<SentIdentity>,
     /// Why the others could not be opened.
     problems: Vec<String>,
 }
@@ -47,7 +47,26 @@ struct ProcessLogs {
 struct FoundLog {
     /// As the process sees it.
     path: String,
-    identity: FileIdentity,
+    identity: SentIdentity,
+}
+
+/// A [`FileIdentity`] that a helper sends.
+#[derive(PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct SentIdentity {
+    device: u64,
+    inode: u64,
+}
+
+impl From<FileIdentity> for SentIdentity {
+    fn from(FileIdentity { device, inode }: FileIdentity) -> Self {
+        Self { device, inode }
+    }
+}
+
+impl From<SentIdentity> for FileIdentity {
+    fn from(SentIdentity { device, inode }: SentIdentity) -> Self {
+        Self { device, inode }
+    }
 }
 
 impl ProcessLogs {
@@ -62,7 +81,7 @@ impl ProcessLogs {
             .and_then(|file| Ok((identity_of(&file)?, file)))
         {
             Ok((identity, file)) => {
-                logs.push(FoundLog { path: path.display().to_string(), identity });
+                logs.push(FoundLog { path: path.display().to_string(), identity: identity.into() });
                 files.push(file);
             }
             Err(error) => problems.push(unreadable(&path, &error)),
@@ -70,7 +89,7 @@ impl ProcessLogs {
         said.iter().for_each(|log| add(log.path(), log.open()));
         let written = written_logs(process);
         written.iter().for_each(|log| add(log.path.clone(), log.open()));
-        let written = written.iter().map(|log| log.identity).collect();
+        let written = written.iter().map(|log| log.identity.into()).collect();
         (Self { logs, written, problems }, files)
     }
 
@@ -104,7 +123,7 @@ impl OpenedLogs {
             let cannot = || format!("cannot open the log {}", path.display());
             let file = regular::open(path).with_context(cannot)?;
             let identity = identity_of(&file).with_context(cannot)?;
-            let has_it = |one: &&ReadApart<ProcessLogs>| one.said.written.contains(&identity);
+            let has_it = |one: &&ReadApart<ProcessLogs>| one.said.written.contains(&identity.into());
             let process = of_processes.iter().find(has_it).map(|one| one.process);
             Ok(OpenedLog { path: path.clone(), file, process, identity })
         };
@@ -118,6 +137,7 @@ impl OpenedLogs {
         for ReadApart { process, said, files } in ProcessLogs::of_each(processes) {
             let before = logs.len();
             for (FoundLog { path, identity }, file) in said.logs.into_iter().zip(files) {
+                let identity = identity.into();
                 if !logs.iter().any(|other| other.identity == identity) {
                     logs.push(OpenedLog { path: path.into(), file, process: Some(process), identity });
                 }
@@ -358,7 +378,7 @@ mod tests {
         assert_eq!(log.identity, identity_of(&file).unwrap());
         let opened = ProcessLogs::of(std::process::id());
         let of_path = |log: &&FoundLog| path == std::path::Path::new(&log.path);
-        assert_eq!(opened.0.logs.iter().find(of_path).unwrap().identity, identity_of(&file).unwrap());
+        assert_eq!(opened.0.logs.iter().find(of_path).unwrap().identity, identity_of(&file).unwrap().into());
         assert_eq!(opened.0.logs.len(), opened.1.len());
         let (process, identity) = (Some(std::process::id()), identity_of(&file).unwrap());
         let log = OpenedLog { path: path.clone(), file: File::open(&path).unwrap(), process, identity };
