@@ -78,7 +78,7 @@ pub struct CollectorContext {
 
 /// The thread of a collector.
 pub struct CollectorThread {
-    /// Ends with it.
+    /// Finished once it has ended.
     pub handle: JoinHandle<()>,
     /// Ends it.
     pub stop: Arc<AtomicBool>,
@@ -154,7 +154,7 @@ impl CollectorTask {
             collector.drop_privileges();
         }
         begun.send(()).ok();
-        // What they read comes from outside: others could make a thread do their work that has more privileges.
+        // What it reads comes from outside: who takes it over could use the privileges of threads that still have some.
         self.context.gate.wait();
         if let Err(problem) = collector.observe(&mut into) {
             into.failed(&problem);
