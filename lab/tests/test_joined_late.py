@@ -109,12 +109,12 @@ def test_a_log_names_connection_pools(tmp_path):
 
 
 def test_the_log_of_a_local_server_is_found(tmp_path):
-    """A process whose program file is called mongod, which listens, and whose log is its standard output."""
+    """A process whose program file is called mongod, which listens, and whose log is its standard output. It has several
+    ports, so it is not known to which one a client of its log has come."""
     log = tmp_path / "mongod.log"
     server = shutil.copy(os.path.realpath(sys.executable), tmp_path / "mongod")
-    listens = (
-        "import socket, time; one = socket.create_server(('127.0.0.1', 0)); print('here', flush=True); time.sleep(600)"
-    )
+    listens = "several = [socket.create_server(('127.0.0.1', 0)) for _ in range(2)]; print('here', flush=True)"
+    listens = f"import socket, time; {listens}; time.sleep(600)"
     with labkit.ready(MOCK) as address, pool(address, "x") as shop:
         log.write_text(metadata(shop, "from its log"))
         with open(log, "ab") as out, labkit.process([server, "-S", "-c", listens], stdout=out):

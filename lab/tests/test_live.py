@@ -5,6 +5,8 @@ import csv
 import datetime
 import io
 import json
+import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -158,10 +160,10 @@ def test_a_duration_ends_it(tmp_path):
 
 # A server that reads and never answers. The kernel does not close its connections when it ends (TCP_REPAIR), as if the
 # end of the connection had been lost on the way or by the capture.
-SILENT_SERVER = """#!{python}
+SILENT_SERVER = """
 import socket
 listener = socket.create_server(("127.0.0.1", 0))
-print(f"ready 127.0.0.1:{{listener.getsockname()[1]}}", flush=True)
+print(f"ready 127.0.0.1:{listener.getsockname()[1]}", flush=True)
 kept = []
 while True:
     connection, _ = listener.accept()
@@ -174,10 +176,8 @@ while True:
 @pytest.mark.apart
 @pytest.mark.parametrize("named", [False, True], ids=["found", "named"])
 def test_what_is_in_flight_on_a_server_ends_with_its_process(named, tmp_path):
-    program = tmp_path / "mongod"
-    program.write_text(SILENT_SERVER.format(python=sys.executable))
-    program.chmod(0o755)
-    with labkit.process([program], stdout=subprocess.PIPE) as server:
+    program = shutil.copy(os.path.realpath(sys.executable), tmp_path / "mongod")
+    with labkit.process([program, "-S", "-c", SILENT_SERVER], stdout=subprocess.PIPE) as server:
         port = labkit.port_of(labkit.first_line(server))
         arguments = ["--interface", "lo", "--json", "--interval", "200ms"]
         if named:
