@@ -66,6 +66,8 @@ class Server:
     # How many ask it, and whether they write.
     askers: int = 1
     writes: bool = False
+    # Arguments of the program.
+    options: tuple = ()
     port: int = dataclasses.field(default_factory=free_port)
 
     def __post_init__(self):
@@ -83,7 +85,8 @@ class Server:
         self.running = contextlib.ExitStack()
         # What it has in memory belongs to the group that it was in when it took it, so it begins there.
         with inside(self.cgroup) if self.cgroup else contextlib.nullcontext():
-            self.process = self.running.enter_context(threaded(self.folder, self.port))
+            self.process = self.running.enter_context(threaded(self.folder, self.port, self.options))
+        self.read_until_ready = self.read_from_disk()
         self.asking = [threading.Thread(target=self.ask) for _ in range(self.askers)]
         for asker in self.asking:
             asker.start()
@@ -99,6 +102,11 @@ class Server:
                         client.lab.command(write)
                     else:
                         labkit.ask_threaded(client.lab, self.steps)
+
+    def read_from_disk(self):
+        """The bytes that were read from a disk for it so far (proc(5): io)."""
+        lines = pathlib.Path(f"/proc/{self.process.pid}/io").read_text().splitlines()
+        return int(dict(line.split(": ") for line in lines)["read_bytes"])
 
     def end(self):
         self.stop_asking.set()
@@ -330,7 +338,7 @@ def throttle(server):
 
 
 @contextlib.contextmanager
-def neighbour():
+def neighbour(_):
     """Programs that compute, four for each processor, which the server uses as well."""
     with contextlib.ExitStack() as stack:
         for _ in range(4 * os.cpu_count()):
@@ -339,9 +347,10 @@ def neighbour():
 
 
 @contextlib.contextmanager
-def without_page_cache():
-    """Somebody drops the page cache again and again."""
+def without_page_cache(server):
+    """Somebody drops the page cache again and again: what the server read from there now comes from the disk."""
     stop = threading.Event()
+    before = server.read_from_disk() - server.read_until_ready
 
     def drop():
         while not stop.wait(0.2):
@@ -354,20 +363,22 @@ def without_page_cache():
     finally:
         stop.set()
         thread.join()
+    during = server.read_from_disk() - server.read_until_ready - before
+    assert 10 * before < during, f"{before} bytes came from the disk before, and {during} then"
 
 
-# What strikes the machine, what the server does meanwhile, and what the first change must say.
+# What strikes the machine, the server and what it does meanwhile, and what the first change must say.
 MACHINE = {
-    "neighbour": (neighbour, {"burn": 5}, "processors"),
-    "page cache": (without_page_cache, {"read": 200}, "files are read from the disk"),
+    "neighbour": (neighbour, (), {"burn": 5}, "processors"),
+    "page cache": (without_page_cache, ("cached",), {"read": 200}, "files are read from the disk"),
 }
 
 
 @pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("incident", MACHINE)
 def test_the_cause_of_an_incident_of_the_machine_is_named_and_nothing_else_is_blamed(tmp_path, incident, load):
-    strike, steps, words = MACHINE[incident]
-    server = Server(tmp_path, "only", LOADS[load])
+    strike, options, steps, words = MACHINE[incident]
+    server = Server(tmp_path, "only", LOADS[load], options=options)
     server.steps = steps
     server.start()
     with contextlib.ExitStack() as stack:
@@ -378,7 +389,7 @@ def test_the_cause_of_an_incident_of_the_machine_is_named_and_nothing_else_is_bl
             running.observe(BEFORE)
             wait_for_a_boundary()
             began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            with strike():
+            with strike(server):
                 running.observe(AFTER)
             assert running.stop() == 0
         found, text = changes(running.store, began, server.port)

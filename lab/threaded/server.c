@@ -10,6 +10,8 @@
 //                                document that it examines (COLLSCAN); others find theirs by an index.
 //
 //   server PORT DIR tls FILE     serves with TLS, as mongod does it; FILE has the certificate and its key
+//   server PORT DIR cached       reads its records through the page cache, which holds them all when it begins to serve;
+//                                otherwise each comes from the disk (direct I/O)
 //
 // `profile` sets the profiler, as in MongoDB: at level 1 (with `slowms`) and 2 finds are described in `system.profile`,
 // with the same figures as in the log; a find of that collection returns the last ones, the newest first.
@@ -17,7 +19,7 @@
 // `find` executes the elements of its filter in their order, and so does `findAndModify` with those of its query:
 //
 //   {burn: MS}     computes for MS milliseconds of its thread's processor time
-//   {read: N}      reads N random records, each of a page of its own that is not in the cache
+//   {read: N}      reads N random records, each of a page of its own that is not in WiredTiger's cache
 //   {hold: MS}     takes the lock and sleeps, as a long operation that holds a lock does, or until the command
 //                  releaseLock ends its sleep; lockHolder returns its thread, or 0
 //   {lock: 1}      takes the lock, which another connection may hold; the command fsync holds it until fsyncUnlock of the
@@ -660,8 +662,12 @@ static void map_pages(const char *folder) {
 }
 
 int main(int count, char **arguments) {
+    // Each read of a record is one of the disk.
+    const char *settings = "create,cache_size=1MB,direct_io=[data],session_max=4000";
     if (count == 4 && !strcmp(arguments[3], "unmeasured"))
         processor_clock = CLOCK_MONOTONIC;
+    else if (count == 4 && !strcmp(arguments[3], "cached"))
+        settings = "create,cache_size=1MB,session_max=4000";
     else if (count == 5 && !strcmp(arguments[3], "tls"))
         prepare_tls(arguments[4]);
     else if (count == 6 && !strcmp(arguments[3], "log")) {
@@ -672,12 +678,11 @@ int main(int count, char **arguments) {
             return 1;
         }
     } else if (count != 3) {
-        fprintf(stderr, "usage: server PORT DIR [unmeasured | log FILE MS | tls FILE]\n");
+        fprintf(stderr, "usage: server PORT DIR [unmeasured | cached | log FILE MS | tls FILE]\n");
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
     signal(SIGUSR1, awake);
-    const char *settings = "create,cache_size=1MB,direct_io=[data],session_max=4000";
     must(wiredtiger_open(arguments[2], 0, settings, &database), "open");
     fill_database();
     must(database->close(database, 0), "close");
