@@ -1,11 +1,13 @@
 //! How JSON is written.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::ser::Formatter;
+use ts_rs::{Config, TS};
 
 use super::escape::is_safe;
 
@@ -71,6 +73,36 @@ pub(crate) struct Shown<T>(pub T);
 impl<T: fmt::Display> Serialize for Shown<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
+    }
+}
+
+impl<T> TS for Shown<T> {
+    type WithoutGenerics = Self;
+    type OptionInnerType = Self;
+
+    fn name(_: &Config) -> String {
+        "string".to_owned()
+    }
+
+    fn inline(config: &Config) -> String {
+        Self::name(config)
+    }
+}
+
+/// Counts by name, in the order in which they were given.
+#[derive(Clone, Debug, Default, TS)]
+#[ts(type = "{ [name in string]: number }")]
+pub(crate) struct NamedCounts(Vec<(Cow<'static, str>, u64)>);
+
+impl<K: Into<Cow<'static, str>>> FromIterator<(K, u64)> for NamedCounts {
+    fn from_iter<I: IntoIterator<Item = (K, u64)>>(counts: I) -> Self {
+        Self(counts.into_iter().map(|(name, count)| (name.into(), count)).collect())
+    }
+}
+
+impl Serialize for NamedCounts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, count)| (name, count)))
     }
 }
 
