@@ -14,7 +14,7 @@ use super::escape::is_safe;
 /// Writes `value` and a line feed. Characters that a terminal could take as commands are written as
 /// `\u` escapes, which JSON reads back as they were.
 pub(crate) fn line(value: &impl Serialize, mut out: impl Write) -> io::Result<()> {
-    value.serialize(&mut serializer(&mut out))?;
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Safe))?;
     out.write_all(b"\n")
 }
 
@@ -40,31 +40,6 @@ impl Formatter for Safe {
         }
         out.write_all(rest.as_bytes())
     }
-}
-
-/// Writes an object of these members and a line feed, in this order and without building it in memory: for documents
-/// that are written often. A member after `if` is left out where it is `None`.
-macro_rules! write_object {
-    ($out:expr, { $($key:literal: $value:expr),* $(,)? } $(if $last:literal: $option:expr)?) => {{
-        use serde::ser::{SerializeMap as _, Serializer as _};
-        let mut out = $out;
-        {
-            let mut serializer = $crate::kit::json::serializer(&mut out);
-            let mut map = serializer.serialize_map(None)?;
-            $(map.serialize_entry($key, &$value)?;)*
-            $(if let Some(value) = &$option {
-                map.serialize_entry($last, value)?;
-            })?
-            map.end()?;
-        }
-        std::io::Write::write_all(&mut out, b"\n")
-    }};
-}
-pub(crate) use write_object;
-
-/// The serializer behind [`line`].
-pub(crate) fn serializer<W: Write>(out: W) -> serde_json::Serializer<W, impl Formatter> {
-    serde_json::Serializer::with_formatter(out, Safe)
 }
 
 /// Serialises what can be displayed as a string, without building it.
