@@ -5,7 +5,7 @@ import { bounds, heat, logShare } from "../src/parts/density";
 import { unpack } from "../src/parts/scatter";
 import { begins, grid, rates, widest } from "../src/parts/timeline";
 import { placed } from "../src/pages/impact";
-import type { Impact, IoPicture } from "../src/report";
+import type { ImpactDocument, Picture } from "../src/report";
 
 describe("a range", () => {
   it("stays within the whole, and is none where it is the whole", () => {
@@ -55,6 +55,7 @@ describe("a timeline", () => {
         [4e9, 2, 0, 0],
         [12e9, 6, 0, 0],
       ] as [number, number, number, number][],
+      returned: [],
     };
     for (const [width, most] of [
       [1e9, 16],
@@ -75,6 +76,7 @@ describe("a timeline", () => {
     const of = (seconds: number, buckets: [number, number][]) => ({
       width_ns: seconds * 1e9,
       buckets: buckets.map(([at, calls]): [number, number, number, number] => [at * 1e9, calls, 0, 0]),
+      returned: [],
     });
     const row = of(1, [
       [1001, 5],
@@ -109,7 +111,7 @@ describe("the picture of a file", () => {
     expect(logShare(7, 7, 7)).toBe(0);
     expect(heat(0)).toContain("240");
     expect(heat(1)).toContain("hsl(0 ");
-    const picture = { cells: [0, 0, 3, 900, 1, 1, 5, 100] } as unknown as IoPicture;
+    const picture = { cells: [0, 0, 3, 900, 1, 1, 5, 100] } as unknown as Picture;
     expect(bounds(picture, "latency")).toEqual([100, 900]);
     expect(bounds(picture, "reads")).toEqual([3, 5]);
   });
@@ -127,7 +129,10 @@ describe("slices of an impact measurement", () => {
       bucket_ns: 5e8,
       buckets: [2, 4, 1],
     });
-    const report = { variants: ["0", "2"], slices: [slice(1, 0), slice(1, 1), slice(4, 0)] } as unknown as Impact;
+    const report = {
+      variants: ["0", "2"],
+      slices: [slice(1, 0), slice(1, 1), slice(4, 0)],
+    } as unknown as ImpactDocument;
     const { xs, values, marks, length } = placed(report);
     expect(length).toBe(3);
     expect(xs).toEqual([0.25, 0.75, 1, 1.25, 1.75, 2, 2.25, 2.75, 3]);

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 
 import { findings, machine, plots } from "../src/pages/ftdc";
-import type { FtdcFigure, FtdcReport } from "../src/report";
+import type { FigureJson, FtdcReport } from "../src/report";
 
 const passed = (total_ns: number) => ({ total_ns, longest_ns: total_ns, longest_start_ns: 1 });
 
-const figure = (id: string, more: Partial<FtdcFigure>): FtdcFigure => ({
+const figure = (id: string, more: Partial<FigureJson>): FigureJson => ({
   id,
   group: "cache",
   title: id,

@@ -5,14 +5,14 @@ import { figures } from "../src/pages/history";
 import { ChangesView, cost, costWithin, gapSummary, gapWords, more } from "../src/parts/changes";
 import { charts, laneName, withoutLanes, yName } from "../src/parts/lanes";
 import { utc } from "../src/parts/time";
-import type { About, Change, Changes, Lane, Moment } from "../src/report";
+import type { About, ChangeJson, ChangesReport, LaneJson, MomentJson } from "../src/report";
 import { text } from "./text";
 
 const SECOND = 1e9;
 /** 2026-11-21 21:24:00. */
 const BEGIN = 1_795_296_240e9;
 
-const lane = (group: string, id: string, unit: string, found: Partial<Lane> = {}): Lane => ({
+const lane = (group: string, id: string, unit: string, found: Partial<LaneJson> = {}): LaneJson => ({
   group,
   id,
   title: id,
@@ -33,20 +33,22 @@ const about = (seconds: number): About => ({
   end_ns: BEGIN + seconds * SECOND,
 });
 
-const change = (kind: string, sentence: string, found: Partial<Change> = {}): Change => ({
+const change = (kind: string, sentence: string, found: Partial<ChangeJson> = {}): ChangeJson => ({
   kind,
   server: "27017",
   since_ns: BEGIN + 2 * SECOND,
+  from_ns: BEGIN,
   until_ns: BEGIN + 20 * SECOND,
   cost_ns: 0,
   sentence,
   evidence: [],
   command: [],
+  figures: [],
   effects: [],
   ...found,
 });
 
-const moment = (changes: Change[], context: Change[] = []): Moment => ({
+const moment = (changes: ChangeJson[], context: ChangeJson[] = []): MomentJson => ({
   start_ns: BEGIN,
   end_ns: BEGIN + 20 * SECOND,
   changes,
@@ -55,7 +57,8 @@ const moment = (changes: Change[], context: Change[] = []): Moment => ({
   measured_ns: 20 * SECOND,
 });
 
-const report = (found: Partial<Changes>, seconds = 600): Changes => ({
+const report = (found: Partial<ChangesReport>, seconds = 600): ChangesReport => ({
+  schema: 1,
   kind: "what-changed",
   about: about(seconds),
   zone: { name: "UTC", utc_offsets_s: [0, 0] },
@@ -64,11 +67,12 @@ const report = (found: Partial<Changes>, seconds = 600): Changes => ({
   summary: "2 changes; the largest: index user_1 was dropped on shop.carts (1.63s more waiting)",
   moments: [],
   gaps: [],
+  lost: {},
   notes: [],
   ...found,
 });
 
-const said = (found: Partial<Changes>, seconds?: number): string[] =>
+const said = (found: Partial<ChangesReport>, seconds?: number): string[] =>
   text(h(ChangesView, { report: report(found, seconds), clock: utc() })).split("\n");
 
 describe("what changed", () => {

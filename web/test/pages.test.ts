@@ -7,11 +7,11 @@ import { columnsOf } from "../src/pages/digest/columns";
 import { coverageTitle, incomplete } from "../src/pages/digest/coverage";
 import { caller, label } from "../src/pages/digest/row";
 import { shown } from "../src/parts/columns";
-import type { Comparison, Digest, DigestRow } from "../src/report";
+import type { ComparisonDocument, DigestDocument, DigestRowJson } from "../src/report";
 
 describe("a table of rows", () => {
   it.each(["shape", "order", "namespace", "app", "plan"])("by %s has no two columns of one name", (by) => {
-    const names = columnsOf({ by, precision_ns: 1 } as Digest).map((column) => column.name);
+    const names = columnsOf({ by, precision_ns: 1 } as DigestDocument).map((column) => column.name);
     expect(new Set(names).size).toBe(names.length);
     expect(names).toContain(by);
     expect(names).toContain("examined");
@@ -20,8 +20,8 @@ describe("a table of rows", () => {
 
   it("names what has no name in words", () => {
     expect([caller("shop"), caller("", "PyMongo"), caller("")]).toEqual(["shop", "(PyMongo)", "(no name)"]);
-    const row = (found: Partial<DigestRow>) =>
-      label({ shape: null, namespace: null, app: null, plan: null, ...found } as DigestRow);
+    const row = (found: Partial<DigestRowJson>) =>
+      label({ shape: null, namespace: null, app: null, plan: null, ...found } as DigestRowJson);
     expect([row({ namespace: "" }), row({ app: "" }), row({ plan: "" }), row({})]).toEqual([
       "(no name)",
       "(no name)",
@@ -36,6 +36,8 @@ describe("a remark", () => {
     const remark = {
       kind: "view",
       shape_id: "00000000000000ab",
+      calls: 7,
+      view_of: "shop.all",
       command: "find",
       namespace: "shop.orders",
       shape: "{filter: {city: ?string}}",
@@ -60,7 +62,7 @@ describe("the chart of single operations", () => {
           source: "wire",
           totals: { calls, latency_ns: { count: seen } },
           sources: Array.from({ length: sources }),
-        } as unknown as Digest,
+        } as unknown as DigestDocument,
         shown,
       );
     expect(note(999, 999, 999)).toBe("All 999 operations.");
@@ -73,7 +75,7 @@ describe("the chart of single operations", () => {
 });
 
 describe("the coverage", () => {
-  const report = (found: Partial<Digest>) => ({ lost: {}, ...found }) as Digest;
+  const report = (found: Partial<DigestDocument>) => ({ lost: {}, ...found }) as DigestDocument;
   const part = {
     way: "known in part",
     what: ["documents of an unknown form: 1", "messages that a snap length cut: 2"],
@@ -99,7 +101,13 @@ describe("the coverage", () => {
 
 describe("a comparison", () => {
   it("states how many rows could not be compared", () => {
-    const report = { changed: 1, unchanged: 4, not_judged: 5, not_judged_in_one: 2, not_compared: 3 } as Comparison;
+    const report = {
+      changed: 1,
+      unchanged: 4,
+      not_judged: 5,
+      not_judged_in_one: 2,
+      not_compared: 3,
+    } as ComparisonDocument;
     expect(outcome(report)).toBe(
       "1 changed; 4 unchanged; 5 not judged (3 with too few calls, 2 in one side only and too rare to be new or gone); 3 not compared, as the other side does not have all of its rows",
     );

@@ -15,7 +15,7 @@ import {
   waitedBy,
 } from "../src/pages/why";
 import { shown } from "../src/parts/columns";
-import type { ShapeTime, WhyReport } from "../src/report";
+import type { ShapeTimeJson, WhyReport } from "../src/report";
 
 describe("the time of operations", () => {
   it("has a name and a colour of its own for each part that the program knows", () => {
@@ -118,7 +118,7 @@ describe("the time of operations", () => {
     const part = (part: string, ns: number, classes: object[] = []) => ({ part, ns, share: ns / 1000, classes });
     const ticket = { class: "execution ticket", waits: 2, wait_ns: 600, share: 0.6 };
     const shape = { operations: 10, parts: [part("futex", 700, [ticket]), part("cpu", 300)] };
-    const rows = partRows(shape as unknown as ShapeTime);
+    const rows = partRows(shape as unknown as ShapeTimeJson);
     expect(rows.map(({ name, each, share }) => [name, each, share])).toEqual([
       ["waiting for a mutex, a ticket or a condition", 70, 0.7],
       ["↳ execution ticket", 60, 0.6],

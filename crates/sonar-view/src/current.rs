@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
-use sonar_core::{CurrentOperation, CurrentOperations, CurrentWait, Identity};
+use serde::Serialize;
+use sonar_core::{CurrentOperation, CurrentOperations, CurrentWait, Identity, ShapeId};
 
+use crate::kit::json::Shown;
 use crate::kit::{
     Count, Fitting, Heading, Nanos, TextTable, UNKNOWN, Zone, escape, json as format, or_unknown, plural,
 };
@@ -175,55 +176,107 @@ pub fn text<W: Write>(view: &CurrentView<'_>, out: &mut Fitting<W>) -> io::Resul
 /// Those of `out`.
 pub fn json(view: &CurrentView<'_>, out: impl Write) -> io::Result<()> {
     let current = view.current;
-    let waits = |waits: &[CurrentWait]| -> Vec<Value> {
-        let one = |wait: &CurrentWait| match wait {
-            CurrentWait::Lock => json!({"kind": "lock", "name": null}),
-            CurrentWait::Latch(name) => json!({"kind": "latch", "name": name}),
-            CurrentWait::FlowControl => json!({"kind": "flow_control", "name": null}),
-            CurrentWait::Queue(name) => json!({"kind": "queue", "name": name}),
+    let document = CurrentDocument {
+        schema: SCHEMA,
+        kind: "current_operations",
+        at_ns: current.at().map(|at| at.unix_ns()),
+        in_flight: current.operations.len(),
+        matching: view.matching,
+        oldest_us: current.oldest().and_then(|oldest| oldest.age_us),
+        awaiting_topology: current.awaiting(),
+        waiting_for_lock: current.waiting(|wait| *wait == CurrentWait::Lock),
+        waiting_for_latch: current.waiting(|wait| matches!(wait, CurrentWait::Latch(_))),
+        waiting_for_flow_control: current.waiting(|wait| *wait == CurrentWait::FlowControl),
+        waiting_in_queues: current.waiting(|wait| matches!(wait, CurrentWait::Queue(_))),
+        idle: current.idle,
+        malformed: current.malformed,
+        beyond_cap: current.beyond,
+        operations: view.shown.iter().map(|one| CurrentOperationJson::new(one)).collect(),
+    };
+    format::line(&document, out)
+}
+
+#[derive(Serialize)]
+struct CurrentDocument<'a> {
+    schema: u32,
+    kind: &'static str,
+    at_ns: Option<u64>,
+    in_flight: usize,
+    matching: usize,
+    oldest_us: Option<u64>,
+    awaiting_topology: usize,
+    waiting_for_lock: usize,
+    waiting_for_latch: usize,
+    waiting_for_flow_control: usize,
+    waiting_in_queues: usize,
+    idle: u64,
+    malformed: u64,
+    beyond_cap: u64,
+    operations: Vec<CurrentOperationJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct CurrentOperationJson<'a> {
+    age_us: Option<u64>,
+    waits: Vec<CurrentWaitJson<'a>>,
+    lock_wait_us: Option<u64>,
+    yields: Option<u64>,
+    /// Done, and of how many.
+    progress: Option<(u64, u64)>,
+    killed: bool,
+    awaits_topology: bool,
+    opid: &'a str,
+    thread: &'a str,
+    client: &'a str,
+    app: &'a str,
+    plan: &'a str,
+    class: &'static str,
+    command: &'a str,
+    namespace: String,
+    shape_id: Shown<ShapeId>,
+    identity: &'static str,
+    shape: &'a str,
+}
+
+#[derive(Serialize)]
+struct CurrentWaitJson<'a> {
+    kind: &'static str,
+    name: Option<&'a str>,
+}
+
+impl<'a> CurrentOperationJson<'a> {
+    fn new(one: &'a CurrentOperation) -> Self {
+        Self {
+            age_us: one.age_us,
+            waits: one.waits.iter().map(CurrentWaitJson::from).collect(),
+            lock_wait_us: one.lock_wait_us,
+            yields: one.yields,
+            progress: one.progress,
+            killed: one.is_killed,
+            awaits_topology: one.awaits_topology,
+            opid: &one.id,
+            thread: &one.thread,
+            client: &one.client,
+            app: &one.app,
+            plan: &one.plan,
+            class: one.class.name(),
+            command: &one.command,
+            namespace: one.shape.namespace(),
+            shape_id: Shown(one.shape.id),
+            identity: one.identity.name(),
+            shape: &one.shape.typed,
+        }
+    }
+}
+
+impl<'a> From<&'a CurrentWait> for CurrentWaitJson<'a> {
+    fn from(wait: &'a CurrentWait) -> Self {
+        let (kind, name) = match wait {
+            CurrentWait::Lock => ("lock", None),
+            CurrentWait::Latch(name) => ("latch", Some(&**name)),
+            CurrentWait::FlowControl => ("flow_control", None),
+            CurrentWait::Queue(name) => ("queue", Some(&**name)),
         };
-        waits.iter().map(one).collect()
-    };
-    let operation = |one: &&CurrentOperation| {
-        json!({
-            "age_us": one.age_us,
-            "waits": waits(&one.waits),
-            "lock_wait_us": one.lock_wait_us,
-            "yields": one.yields,
-            "progress": one.progress.map(|(done, total)| [done, total]),
-            "killed": one.is_killed,
-            "awaits_topology": one.awaits_topology,
-            "opid": one.id,
-            "thread": one.thread,
-            "client": one.client,
-            "app": one.app,
-            "plan": one.plan,
-            "class": one.class.name(),
-            "command": one.command,
-            "namespace": one.shape.namespace(),
-            "shape_id": one.shape.id.to_string(),
-            "identity": one.identity.name(),
-            "shape": one.shape.typed,
-        })
-    };
-    format::line(
-        &json!({
-            "schema": SCHEMA,
-            "kind": "current_operations",
-            "at_ns": current.at().map(|at| at.unix_ns()),
-            "in_flight": current.operations.len(),
-            "matching": view.matching,
-            "oldest_us": current.oldest().and_then(|oldest| oldest.age_us),
-            "awaiting_topology": current.awaiting(),
-            "waiting_for_lock": current.waiting(|wait| *wait == CurrentWait::Lock),
-            "waiting_for_latch": current.waiting(|wait| matches!(wait, CurrentWait::Latch(_))),
-            "waiting_for_flow_control": current.waiting(|wait| *wait == CurrentWait::FlowControl),
-            "waiting_in_queues": current.waiting(|wait| matches!(wait, CurrentWait::Queue(_))),
-            "idle": current.idle,
-            "malformed": current.malformed,
-            "beyond_cap": current.beyond,
-            "operations": view.shown.iter().map(operation).collect::<Vec<_>>(),
-        }),
-        out,
-    )
+        Self { kind, name }
+    }
 }

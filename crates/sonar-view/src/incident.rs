@@ -7,6 +7,7 @@ use serde_json::Value;
 use sonar_core::HistoryWindow;
 use sonar_core::history::{SeriesSubject, Span};
 use sonar_core::internals::{FIGURES, FigureVerdict};
+use ts_rs::TS;
 
 use crate::changes::words::metric;
 use crate::changes::{ChangesReport, GapJson};
@@ -22,11 +23,12 @@ const SCHEMA: u32 = 1;
 const ROWS: usize = 10;
 
 /// A report about an incident. It is the JSON document in memory; text and the web page are made from it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct IncidentReport {
     /// Version of the schema.
     pub schema: u32,
     /// `incident`.
+    #[ts(type = "\"incident\"")]
     pub kind: &'static str,
     /// Where it comes from.
     pub about: About,
@@ -37,6 +39,7 @@ pub struct IncidentReport {
     /// Queries, internals, machine and events over time.
     pub timeline: TimelineReport,
     /// The queries of the whole span, as `queries --json` writes them.
+    #[ts(as = "json::QueriesDocument<'static>")]
     pub queries: Value,
     /// What the machine and the servers measured of themselves.
     pub figures: Vec<SeriesFigureJson>,
@@ -45,7 +48,7 @@ pub struct IncidentReport {
 }
 
 /// A series over the whole span.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct SeriesFigureJson {
     /// `internals`, `collections` or `machine`.
     pub group: &'static str,

@@ -40,4 +40,6 @@ pub mod queries;
 pub mod series;
 pub mod stacks;
 pub mod timeline;
+#[cfg(test)]
+mod typescript;
 pub mod why;

@@ -7,7 +7,7 @@ import { count, exact, fixed, plural, rounded, visible } from "../parts/format";
 import { type Fact, Facts, Shell, spanText, Tile } from "../parts/shell";
 import { Table } from "../parts/table";
 import { Clock, seconds } from "../parts/time";
-import type { Comparison, ComparisonRow } from "../report";
+import type { ComparisonDocument, RowPairJson } from "../report";
 
 const TONES: Record<string, string> = {
   new: "worse",
@@ -34,7 +34,7 @@ type Two = readonly [number | null, number | null] | null;
 const KINDS: Record<string, string> = { wire: "capture" };
 
 /** What stands above the rows: how many changed, how many did not, and how many could not be judged or compared. */
-export function outcome(report: Comparison): string {
+export function outcome(report: ComparisonDocument): string {
   const unknown = report.not_judged_few_latencies ?? 0;
   const other = report.not_judged_other_source ?? 0;
   const few = report.not_judged - report.not_judged_in_one - unknown - other;
@@ -56,7 +56,7 @@ export function outcome(report: Comparison): string {
 }
 
 /** Why a row has its verdict. */
-function why(row: ComparisonRow): string {
+function why(row: RowPairJson): string {
   if (row.not_judged === "few calls") return "fewer than 20 calls on a side";
   if (row.not_judged === "few latencies") return "fewer than 20 known latencies on a side";
   if (row.not_judged === "only in one") return "in one side only, and too rare to be new or gone";
@@ -75,11 +75,11 @@ export const pair = (two: Two, show: (value: number | null) => string): string =
 export const ratio = (two: Two): number | null =>
   two && two[0] != null && two[1] != null ? two[1] / Math.max(two[0], Number.MIN_VALUE) : null;
 
-function columnsOf(report: Comparison): Column<ComparisonRow>[] {
+function columnsOf(report: ComparisonDocument): Column<RowPairJson>[] {
   const time = (value: number | null) => rounded(value, report.precision_ns);
-  const two = (of: (row: ComparisonRow) => Two, show: (value: number | null) => string) => ({
-    value: (row: ComparisonRow) => ratio(of(row)),
-    show: (row: ComparisonRow) => pair(of(row), show),
+  const two = (of: (row: RowPairJson) => Two, show: (value: number | null) => string) => ({
+    value: (row: RowPairJson) => ratio(of(row)),
+    show: (row: RowPairJson) => pair(of(row), show),
     zero: true,
   });
   return [
@@ -129,7 +129,7 @@ function columnsOf(report: Comparison): Column<ComparisonRow>[] {
   ];
 }
 
-export function ComparisonPage({ report }: { report: Comparison }) {
+export function ComparisonPage({ report }: { report: ComparisonDocument }) {
   const [all, setAll] = useState(report.changed === 0);
   const columns = useMemo(() => columnsOf(report), []);
   const rows = useMemo(
@@ -197,7 +197,7 @@ export function ComparisonPage({ report }: { report: Comparison }) {
   );
 }
 
-function Detail({ row }: { row: ComparisonRow }) {
+function Detail({ row }: { row: RowPairJson }) {
   const chance = (p: number | null) => (p == null ? null : p.toExponential(2));
   const facts: Fact[] = [
     ["verdict", `${row.verdict}: ${why(row)}`],

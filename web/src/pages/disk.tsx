@@ -10,19 +10,19 @@ import { type Fact, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { logTicks } from "../parts/ticks";
 import { seconds, utc } from "../parts/time";
-import type { DeviceRates, DiskComparison, DiskKind, DiskRun, DiskStep } from "../report";
+import type { BenchDocument, BenchReport, DeviceRates, DiskComparisonJson, RequestsJson, StepJson } from "../report";
 
 /** MB as mongoperf counts them. */
 const MIB = 1_048_576;
 
 const KINDS = [
-  ["read", COLOURS[0]!, (step: DiskStep) => step.reads],
-  ["write", COLOURS[1]!, (step: DiskStep) => step.writes],
-  ["flush", COLOURS[2]!, (step: DiskStep) => step.flushes],
+  ["read", COLOURS[0]!, (step: StepJson) => step.reads],
+  ["write", COLOURS[1]!, (step: StepJson) => step.writes],
+  ["flush", COLOURS[2]!, (step: StepJson) => step.flushes],
 ] as const;
 
 /** What the folder of a run lies on. */
-function disk({ place }: DiskRun): string {
+function disk({ place }: BenchReport): string {
   const parts = [
     `${place.file_system ?? "unknown file system"}${place.device ? ` on ${place.device}` : ""}${place.model ? ` (${place.model})` : ""}`,
   ];
@@ -32,7 +32,7 @@ function disk({ place }: DiskRun): string {
 }
 
 /** What a run did, in words. */
-function work({ settings, engine }: DiskRun): string {
+function work({ settings, engine }: BenchReport): string {
   const what = settings.r && settings.w ? "reads and writes" : settings.w ? "writes" : "reads";
   const flush = settings.w && settings.fdatasync && !settings.mmf ? ", fdatasync after each write" : "";
   const way = settings.mmf ? "mapped" : settings.direct ? "direct I/O" : "through the page cache";
@@ -42,31 +42,39 @@ function work({ settings, engine }: DiskRun): string {
 }
 
 /** When a run began and how long it took. */
-function when(run: DiskRun): string {
+function when(run: BenchReport): string {
   const length = run.steps.reduce((sum, step) => sum + step.seconds, 0);
   return `${utc().full(seconds(run.started_ns))} UTC (${plural(run.steps.length, "step")}, ${duration(length * 1e9)})`;
 }
 
-const machine = ({ place, settings }: DiskRun): string =>
+const machine = ({ place, settings }: BenchReport): string =>
   visible(`Linux ${place.kernel ?? "unknown"}, ${place.processors} processors, seed ${settings.seed}`);
 
 const positive = (value: number | null | undefined): number | null =>
   value != null && Number.isFinite(value) && value > 0 ? value : null;
 
 /** Numbers in flight of all runs, each once. */
-const inFlight = (runs: readonly DiskRun[]): number[] =>
+const inFlight = (runs: readonly BenchReport[]): number[] =>
   [...new Set(runs.flatMap((run) => run.steps.map((step) => step.in_flight)))]
     .filter((n) => n > 0)
     .sort((a, b) => a - b);
 
-const valuesOf = (run: DiskRun, xs: readonly number[], of: (step: DiskStep) => number | null | undefined) =>
+const valuesOf = (run: BenchReport, xs: readonly number[], of: (step: StepJson) => number | null | undefined) =>
   xs.map((n) => {
     const step = run.steps.find((step) => step.in_flight === n);
     return step ? positive(of(step)) : null;
   });
 
 /** Throughput and latency over the number of requests in flight, of one run or several. */
-function Plots({ runs, names, knee }: { runs: readonly DiskRun[]; names: readonly string[]; knee?: number | null }) {
+function Plots({
+  runs,
+  names,
+  knee,
+}: {
+  runs: readonly BenchReport[];
+  names: readonly string[];
+  knee?: number | null;
+}) {
   const [range, setRange] = useState<Range | null>(null);
   const xs = useMemo(() => inFlight(runs), []);
   const series = useMemo(() => {
@@ -127,12 +135,12 @@ function Plots({ runs, names, knee }: { runs: readonly DiskRun[]; names: readonl
 }
 
 interface StepRow {
-  step: DiskStep;
+  step: StepJson;
   kind: string;
-  of: DiskKind;
+  of: RequestsJson;
 }
 
-const stepColumns = (run: DiskRun): Column<StepRow>[] => [
+const stepColumns = (run: BenchReport): Column<StepRow>[] => [
   { name: "in flight", value: ({ step }) => step.in_flight, rank: 0 },
   { name: "ops/s", value: ({ step }) => step.operations_per_second, format: count, rank: 0 },
   {
@@ -177,12 +185,12 @@ const QUANTILES = [
 ] as const;
 
 interface DeviceRow {
-  step: DiskStep;
+  step: StepJson;
   rates: DeviceRates;
 }
 
 /** The columns of iostat -x, in its order and units, with how much each matters here. */
-const IOSTAT: [name: string, rank: number][] = [
+const IOSTAT: [name: keyof DeviceRates, rank: number][] = [
   ["r/s", 2],
   ["rkB/s", 4],
   ["rrqm/s", 8],
@@ -219,7 +227,7 @@ const DEVICES: Column<DeviceRow>[] = [
   })),
 ];
 
-export function DiskPage({ report: run }: { report: DiskRun }) {
+export function DiskPage({ report: run }: { report: BenchDocument }) {
   const { verdict } = run;
   const knee = verdict && !verdict.still_scaling ? verdict.knee_in_flight : null;
   const rows = useMemo(
@@ -308,7 +316,7 @@ export function DiskPage({ report: run }: { report: DiskRun }) {
 
 const FASTER: Record<string, string> = { A: "A is faster", B: "B is faster", neither: "no visible difference" };
 
-export function DiskComparisonPage({ report }: { report: DiskComparison }) {
+export function DiskComparisonPage({ report }: { report: DiskComparisonJson }) {
   // Two runs of one name are told apart by their letters.
   const names = report.names.map((name, at) => `${"AB"[at]} ${visible(name)}`);
   const facts = report.runs.map((run, at): Fact => {
@@ -321,7 +329,7 @@ export function DiskComparisonPage({ report }: { report: DiskComparison }) {
       </>,
     ];
   });
-  const p99 = (pair: DiskComparison["steps"][number]) =>
+  const p99 = (pair: DiskComparisonJson["steps"][number]) =>
     pair.p99_ns[0] && pair.p99_ns[1] != null ? pair.p99_ns[1] / pair.p99_ns[0] : null;
   return (
     <Shell title="Two disk tests" about={{ ...report.about, sources: [] }} facts={facts}>

@@ -8,14 +8,23 @@ import { count, duration, visible } from "../parts/format";
 import { TimelineView } from "../parts/lanes";
 import { Shell, Words } from "../parts/shell";
 import { Table } from "../parts/table";
-import { Clock, seconds, type Zone } from "../parts/time";
+import { Clock, seconds } from "../parts/time";
 import { show } from "../parts/units";
-import type { About, Changes, IncidentReport, QueryRow, SeriesFigure, TimelineReport } from "../report";
+import type {
+  About,
+  ChangesReport,
+  IncidentReport,
+  QueryRowJson,
+  QueryShapeJson,
+  SeriesFigureJson,
+  TimelineReport,
+  ZoneObject,
+} from "../report";
 
-const useClock = ({ about, zone }: { about: About; zone: Zone }): Clock =>
+const useClock = ({ about, zone }: { about: About; zone: ZoneObject }): Clock =>
   useMemo(() => new Clock(zone, seconds(about.start_ns ?? 0), seconds(about.end_ns ?? 0)), []);
 
-export function ChangesPage({ report }: { report: Changes }) {
+export function ChangesPage({ report }: { report: ChangesReport }) {
   const clock = useClock(report);
   return (
     <Shell title="What changed" about={report.about} clock={clock}>
@@ -34,6 +43,9 @@ export function TimelinePage({ report }: { report: TimelineReport }) {
     </Shell>
   );
 }
+
+/** The rows of an incident are by shape. */
+type QueryRow = QueryRowJson & QueryShapeJson;
 
 const queries: Column<QueryRow>[] = [
   { name: "command", value: ({ command }) => command, text: true, rank: 2 },
@@ -73,7 +85,7 @@ const queries: Column<QueryRow>[] = [
   { name: "failed", value: ({ failed }) => failed, show: ({ failed }) => count(failed), rank: 3 },
 ];
 
-export const figures: Column<SeriesFigure>[] = [
+export const figures: Column<SeriesFigureJson>[] = [
   { name: "figure", value: ({ title }) => visible(title), text: true, rank: 0, main: true },
   { name: "server", value: ({ server }) => server, show: ({ server }) => String(server ?? "-"), rank: 3 },
   { name: "verdict", value: ({ verdict }) => verdict, text: true, rank: 1 },
@@ -104,7 +116,7 @@ export function IncidentPage({ report }: { report: IncidentReport }) {
       </section>
       <section>
         <h2>Queries</h2>
-        <Table name="queries" rows={report.queries.rows} columns={queries} filter={{}} />
+        <Table name="queries" rows={report.queries.rows as QueryRow[]} columns={queries} filter={{}} />
       </section>
       {Object.entries(groups).map(
         ([name, title]) =>

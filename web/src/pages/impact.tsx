@@ -9,7 +9,7 @@ import { colour } from "../parts/palette";
 import { type Fact, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { linearTicks } from "../parts/ticks";
-import type { Impact, ImpactCell, LongImpact } from "../report";
+import type { ImpactDocument, ImpactCellJson, LongImpactDocument } from "../report";
 
 const SECOND = 1e9;
 
@@ -22,7 +22,7 @@ const elapsed = {
 const throughput = { name: "operations a second", show: (value: number, more?: number) => count(value, more) + "/s" };
 
 /** Slices beside each other: the time that none covers (filling, settling) is left out. */
-export function placed(report: Impact) {
+export function placed(report: ImpactDocument) {
   let at = 0;
   let clients: number | null = null;
   const xs: number[] = [];
@@ -52,23 +52,23 @@ export function placed(report: Impact) {
 
 const atMostOne = (part: number | null, of = 1): number | null => (part == null ? null : Math.min(1, part / of));
 
-function columnsOf(report: Impact): { cost: Column<ImpactCell>[]; used: Column<ImpactCell>[] } {
+function columnsOf(report: ImpactDocument): { cost: Column<ImpactCellJson>[]; used: Column<ImpactCellJson>[] } {
   const share = (
     name: string,
     about: string,
     rank: number,
-    of: (cell: ImpactCell) => number | null,
-  ): Column<ImpactCell> => ({ name, value: of, format: percent, about, rank, zero: true });
-  const part = (cell: ImpactCell, ns: number | null) => (ns == null ? null : ns / Math.max(cell.measured_ns, 1));
-  const rate = (cell: ImpactCell, n: number | null) =>
+    of: (cell: ImpactCellJson) => number | null,
+  ): Column<ImpactCellJson> => ({ name, value: of, format: percent, about, rank, zero: true });
+  const part = (cell: ImpactCellJson, ns: number | null) => (ns == null ? null : ns / Math.max(cell.measured_ns, 1));
+  const rate = (cell: ImpactCellJson, n: number | null) =>
     n == null ? null : (n * SECOND) / Math.max(cell.measured_ns, 1);
-  const head: Column<ImpactCell>[] = [
+  const head: Column<ImpactCellJson>[] = [
     { name: "clients", value: (cell) => cell.clients, rank: 0 },
     { name: "level", value: (cell) => visible(cell.name), text: true, rank: 0 },
   ];
-  const host = (cell: ImpactCell) =>
+  const host = (cell: ImpactCellJson) =>
     report.processors ? atMostOne(part(cell, cell.host_busy_ns), report.processors) : null;
-  const disk = (cell: ImpactCell) => atMostOne(part(cell, cell.disk_busy_ns));
+  const disk = (cell: ImpactCellJson) => atMostOne(part(cell, cell.disk_busy_ns));
   return {
     cost: [
       ...head,
@@ -121,7 +121,7 @@ function columnsOf(report: Impact): { cost: Column<ImpactCell>[]; used: Column<I
   };
 }
 
-export function ImpactPage({ report }: { report: Impact }) {
+export function ImpactPage({ report }: { report: ImpactDocument }) {
   const [range, setRange] = useState<Range | null>(null);
   const drawn = useMemo(() => placed(report), []);
   const columns = useMemo(() => columnsOf(report), []);
@@ -171,7 +171,7 @@ export function ImpactPage({ report }: { report: Impact }) {
   );
 }
 
-export function LongImpactPage({ report }: { report: LongImpact }) {
+export function LongImpactPage({ report }: { report: LongImpactDocument }) {
   const [range, setRange] = useState<Range | null>(null);
   const xs = useMemo(() => report.seconds.map((_, at) => at + 0.5), []);
   const series = useMemo(

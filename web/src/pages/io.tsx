@@ -11,12 +11,12 @@ import { COLOURS, REST } from "../parts/palette";
 import { type Fact, Facts, Lost, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { linearTicks } from "../parts/ticks";
-import type { IoFile, IoPicture, IoReport } from "../report";
+import type { IoFileJson, Picture, IoReportDocument } from "../report";
 
 /** What a person knows a file by. */
-const nameOf = (file: IoFile): string => visible(file.label ?? file.path?.split("/").pop() ?? `file ${file.file}`);
+const nameOf = (file: IoFileJson): string => visible(file.label ?? file.path?.split("/").pop() ?? `file ${file.file}`);
 
-const FILES: Column<IoFile>[] = [
+const FILES: Column<IoFileJson>[] = [
   { name: "reads", value: (file) => file.reads.count, format: count, rank: 1 },
   { name: "bytes", value: (file) => file.reads.bytes, format: bytes, rank: 2 },
   { name: "time", value: (file) => file.reads.latency_ns.sum, format: duration, rank: 0, about: "time spent in reads" },
@@ -72,10 +72,10 @@ const FILES: Column<IoFile>[] = [
   { name: "file", value: nameOf, text: true, main: true },
 ];
 
-const wasted = (file: IoFile): number | null =>
+const wasted = (file: IoFileJson): number | null =>
   file.page_ins ? file.page_ins.wasted_bytes : file.reads.readahead_wasted_at_least_bytes;
 
-export function IoPage({ report }: { report: IoReport }) {
+export function IoPage({ report }: { report: IoReportDocument }) {
   const pictures = report.pictures ?? [];
   const [at, show] = useState(
     Math.max(
@@ -205,7 +205,7 @@ export function IoPage({ report }: { report: IoReport }) {
   );
 }
 
-function FileCharts({ picture, file, by }: { picture: IoPicture; file: IoFile | undefined; by: By }) {
+function FileCharts({ picture, file, by }: { picture: Picture; file: IoFileJson | undefined; by: By }) {
   const [range, setRange] = useState<Range | null>(null);
   const span = Math.max(picture.span_ns / 1e9, 1e-9);
   const layer = useMemo(() => density(picture, by), [by]);
@@ -283,7 +283,7 @@ function FileCharts({ picture, file, by }: { picture: IoPicture; file: IoFile | 
   );
 }
 
-function FileDetail({ file, onShow }: { file: IoFile; onShow: (() => void) | null }) {
+function FileDetail({ file, onShow }: { file: IoFileJson; onShow: (() => void) | null }) {
   const { reads, writes } = file;
   const facts: Fact[] = [
     ["path", file.path],

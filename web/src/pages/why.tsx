@@ -10,7 +10,7 @@ import { Facts, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { timeTicks } from "../parts/ticks";
 import { seconds, utc } from "../parts/time";
-import type { FileWaits, ProcessLimit, ShapeTime, TimePart, UnfinishedOperation, WhyReport } from "../report";
+import type { FileWaitsJson, ProcessLimitJson, ShapeTimeJson, PartJson, InProgressJson, WhyReport } from "../report";
 
 /** Parts in words, with their colours: what runs is green, disks are blue, locks are red. */
 const PARTS: Record<string, [words: string, colour: string]> = {
@@ -65,7 +65,7 @@ const MIN_THROTTLED = 0.05;
 const JOINED = "joined";
 
 /** What was not seen: what the figures leave out or estimate, and what was lost. */
-export function unseen(coverage: WhyReport["coverage"]): { limits: [string, number][]; losses: [string, number][] } {
+export function unseen(coverage: Record<string, number>): { limits: [string, number][]; losses: [string, number][] } {
   const limits: [string, number][] = [];
   const losses: [string, number][] = [];
   for (const [name, n] of Object.entries(coverage)) {
@@ -102,7 +102,7 @@ export function processors(report: WhyReport): string {
   return few < report.processors ? `${Math.round(few * 100) / 100} of ${all}` : all;
 }
 
-export const LIMITS_TABLE: Column<ProcessLimit>[] = [
+export const LIMITS_TABLE: Column<ProcessLimitJson>[] = [
   { name: "process", value: ({ process }) => process, show: ({ process }) => String(process), rank: 0, zero: true },
   {
     name: "allowed",
@@ -205,7 +205,7 @@ export function WhyPage({ report }: { report: WhyReport }) {
   );
 }
 
-const FILES: Column<FileWaits>[] = [
+const FILES: Column<FileWaitsJson>[] = [
   { name: "waited", value: ({ wait_ns }) => wait_ns, format: duration, rank: 0 },
   { name: "reads", value: ({ reads }) => reads, format: count, rank: 1 },
   { name: "bytes", value: ({ bytes }) => bytes, format: bytes, rank: 2 },
@@ -214,11 +214,11 @@ const FILES: Column<FileWaits>[] = [
 ];
 
 /** The shapes that waited for a file, each with its share of the time. */
-export function waitedBy({ shapes }: FileWaits): string {
+export function waitedBy({ shapes }: Pick<FileWaitsJson, "shapes">): string {
   return shapes.map(({ shape_id, command, share }) => `${visible(command)} (${shape_id}) ${percent(share)}`).join(", ");
 }
 
-const IN_PROGRESS: Column<UnfinishedOperation>[] = [
+const IN_PROGRESS: Column<InProgressJson>[] = [
   { name: "so far", value: ({ elapsed_ns }) => elapsed_ns, show: (one) => sinceStart(one.elapsed_ns), rank: 0 },
   { name: "now", value: ({ doing }) => doing && partOf(doing)[0], text: true, rank: 1 },
   { name: "for", value: ({ doing_ns }) => doing_ns, format: duration, rank: 2 },
@@ -274,7 +274,7 @@ function Activity({ report }: { report: WhyReport }) {
   );
 }
 
-function Shape({ shape }: { shape: ShapeTime }) {
+function Shape({ shape }: { shape: ShapeTimeJson }) {
   const name = [shape.command, shape.namespace].filter(Boolean).join(" ");
   return (
     <section>
@@ -354,7 +354,7 @@ function Shape({ shape }: { shape: ShapeTime }) {
   );
 }
 
-const inWords = ({ part, share }: TimePart): string => `${partOf(part)[0]} ${percent(share)}`;
+const inWords = ({ part, share }: PartJson): string => `${partOf(part)[0]} ${percent(share)}`;
 
 /** A part of the time of a shape, or what its long waits were for. */
 interface PartRow {
@@ -362,11 +362,11 @@ interface PartRow {
   colour: string;
   each: number;
   share: number;
-  part: TimePart | null;
+  part: PartJson | null;
 }
 
 /** The parts, each with the classes of its long waits below it. */
-export const partRows = ({ parts, operations }: ShapeTime): PartRow[] =>
+export const partRows = ({ parts, operations }: ShapeTimeJson): PartRow[] =>
   parts.flatMap((part) => {
     const [name, colour] = partOf(part.part);
     const classes = part.classes.map((one): PartRow => ({

@@ -1,6 +1,6 @@
 // What changed: each change as a sentence with its evidence and its effects.
 
-import type { About, Change, Changes, Moment } from "../report";
+import type { About, ChangeJson, ChangesReport, MomentJson } from "../report";
 import { duration, plural, visible } from "./format";
 import { Words } from "./shell";
 import { type Clock, seconds } from "./time";
@@ -27,7 +27,7 @@ export function clockIn(clock: Clock, whole: Pick<About, "start_ns" | "end_ns">)
 }
 
 /** What stands before the sentence of a change: its server, if there are several. */
-export function serverOf({ moments }: Pick<Changes, "moments">): (change: Change) => string {
+export function serverOf({ moments }: Pick<ChangesReport, "moments">): (change: ChangeJson) => string {
   const all = moments.flatMap(({ changes, context }) => [...changes, ...context]);
   const servers = new Set(all.flatMap(({ server }) => (server == null ? [] : [server])));
   return ({ server }) => (server == null || servers.size < 2 ? "" : `${visible(server)}: `);
@@ -37,7 +37,7 @@ export function serverOf({ moments }: Pick<Changes, "moments">): (change: Change
 const STORE = "/var/lib/mongosonar";
 
 /** The command line that shows more of a change; empty if there is none. */
-export function more({ command }: Change, { sources }: About): string {
+export function more({ command }: ChangeJson, { sources }: About): string {
   if (command.length === 0) return "";
   const [store] = sources;
   const words = ["mongosonar", ...command, ...(store && store !== STORE ? ["--store", store] : [])];
@@ -45,7 +45,10 @@ export function more({ command }: Change, { sources }: About): string {
 }
 
 /** What each moment was compared with, in words. */
-export function against({ compared_with, usual }: Pick<Changes, "compared_with" | "usual">, clock: Clock): string {
+export function against(
+  { compared_with, usual }: Pick<ChangesReport, "compared_with" | "usual">,
+  clock: Clock,
+): string {
   if (!compared_with) return "Each moment is compared with the time before it.";
   const [from, to] = [compared_with.start_ns, compared_with.end_ns].map((ns) => clock.full(seconds(ns)));
   const since = usual ? `; the time from ${clock.full(seconds(usual.start_ns))} on shows what is usual` : "";
@@ -56,7 +59,7 @@ export function against({ compared_with, usual }: Pick<Changes, "compared_with" 
 interface Style {
   about: About;
   at: (ns: number) => string;
-  server: (change: Change) => string;
+  server: (change: ChangeJson) => string;
   measuredNs: number;
 }
 
@@ -70,7 +73,7 @@ const Evidence = ({ lines }: { lines: readonly string[] }) => (
   </>
 );
 
-function Statement({ change, style, effect }: { change: Change; style: Style; effect?: boolean }) {
+function Statement({ change, style, effect }: { change: ChangeJson; style: Style; effect?: boolean }) {
   const command = effect ? "" : more(change, style.about);
   const figures = change.effects.filter(({ kind }) => kind === "series");
   return (
@@ -99,7 +102,7 @@ function Statement({ change, style, effect }: { change: Change; style: Style; ef
 }
 
 /** Times that were not observed, in words: what was observed, and of what. */
-export const gapWords = (gaps: Changes["gaps"], clock: Clock): string[] =>
+export const gapWords = (gaps: ChangesReport["gaps"], clock: Clock): string[] =>
   gaps.map(({ subject, start_ns, end_ns, observed }) => {
     const when = `${clock.full(seconds(start_ns))} to ${clock.full(seconds(end_ns))}`;
     const [part, whole] = [duration((end_ns - start_ns) * observed), duration(end_ns - start_ns)];
@@ -115,7 +118,7 @@ export const gapWords = (gaps: Changes["gaps"], clock: Clock): string[] =>
  * What gaps were of, in one sentence: a single one in full, several by how long each source did not observe, the longest
  * first.
  */
-export function gapSummary(gaps: Changes["gaps"], clock: Clock): string[] {
+export function gapSummary(gaps: ChangesReport["gaps"], clock: Clock): string[] {
   if (gaps.length < 2) {
     return gapWords(gaps, clock);
   }
@@ -131,7 +134,7 @@ export function gapSummary(gaps: Changes["gaps"], clock: Clock): string[] {
 }
 
 /** Several gaps, which a sentence at the top sums up. */
-export const GapList = ({ gaps, clock }: { gaps: Changes["gaps"]; clock: Clock }) =>
+export const GapList = ({ gaps, clock }: { gaps: ChangesReport["gaps"]; clock: Clock }) =>
   gaps.length > 1 ? (
     <section>
       <details>
@@ -142,9 +145,9 @@ export const GapList = ({ gaps, clock }: { gaps: Changes["gaps"]; clock: Clock }
   ) : null;
 
 /** All moments of change. */
-export function ChangesView({ report, clock }: { report: Changes; clock: Clock }) {
+export function ChangesView({ report, clock }: { report: ChangesReport; clock: Clock }) {
   const { start_ns, end_ns } = report.about;
-  const isWhole = (moment: Moment) => moment.start_ns === start_ns && moment.end_ns === end_ns;
+  const isWhole = (moment: MomentJson) => moment.start_ns === start_ns && moment.end_ns === end_ns;
   const at = clockIn(clock, report.about);
   const server = serverOf(report);
   return (

@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 
-import type { Lane, LaneEvent, TimelineReport } from "../report";
+import type { LaneJson, EventJson, TimelineReport } from "../report";
 import { Chart, type Mark, type Range, type Series } from "./chart";
 import { plural, visible } from "./format";
 import { colour } from "./palette";
@@ -19,26 +19,26 @@ const GROUPS: Record<string, string> = {
 };
 
 /** What the axis of values is called: the figure if there is only one, else the unit. */
-export function yName(lanes: readonly Lane[]): string {
+export function yName(lanes: readonly LaneJson[]): string {
   const titles = new Set(lanes.map(({ title }) => visible(title)));
   return titles.size === 1 ? [...titles][0]! : axis(lanes[0]!);
 }
 
 /** What a line of a chart is called: the server, the figure, and the limit that it is over. */
-export function laneName({ server, title, verdict, limit, unit }: Lane): string {
+export function laneName({ server, title, verdict, limit, unit }: LaneJson): string {
   const name = server == null ? visible(title) : `${server} ${visible(title)}`;
   return verdict == null || limit == null ? name : `${name} (${verdict} from ${show({ unit })(limit)})`;
 }
 
 /** Lanes of one group and unit, which share a chart. */
-export function charts(lanes: readonly Lane[]): [title: string, lanes: Lane[]][] {
-  const groups = new Map<string, Lane[]>();
+export function charts(lanes: readonly LaneJson[]): [title: string, lanes: LaneJson[]][] {
+  const groups = new Map<string, LaneJson[]>();
   for (const lane of lanes) {
     const key = `${lane.group} ${lane.unit}`;
     groups.set(key, [...(groups.get(key) ?? []), lane]);
   }
   return [...groups.values()].map((lanes) => {
-    const [{ group }] = lanes as [Lane];
+    const [{ group }] = lanes as [LaneJson];
     return [chartTitle(GROUPS[group] ?? group, lanes), lanes];
   });
 }
@@ -98,7 +98,7 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
       ))}
       {report.events.length === 0 && <p class="dim">Events: none.</p>}
       {report.events.length > 0 && (
-        <Table<LaneEvent>
+        <Table<EventJson>
           name="events"
           rows={report.events}
           columns={[

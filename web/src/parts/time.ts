@@ -1,10 +1,6 @@
 // Points in time, in the zone of the report.
 
-/** A zone as a report has it: its name, and its offsets at the first and last moment of the report. */
-export interface Zone {
-  name: string;
-  utc_offsets_s: [number, number];
-}
+import type { ZoneObject } from "../report";
 
 const TWO = (part: number): string => String(part).padStart(2, "0");
 
@@ -13,7 +9,7 @@ export class Clock {
   private readonly middle: number;
 
   constructor(
-    private readonly zone: Zone,
+    private readonly zone: ZoneObject,
     first: number,
     last: number,
   ) {

@@ -1,6 +1,6 @@
 // Operations over time: timelines with buckets of any width, put into the columns of a chart.
 
-import type { Timeline } from "../report";
+import type { TimelineObject } from "../report";
 
 /** Columns of equal width, by their beginnings in seconds since 1970. */
 export interface Grid {
@@ -10,7 +10,7 @@ export interface Grid {
 }
 
 /** The width of the widest buckets of some timelines, in nanoseconds: that of the columns which they can share. */
-export const widest = (timelines: readonly Timeline[]): number =>
+export const widest = (timelines: readonly TimelineObject[]): number =>
   timelines.reduce((most, timeline) => Math.max(most, timeline.width_ns), 0);
 
 /**
@@ -26,7 +26,7 @@ export function grid([from, to]: [number, number], bucketNs: number, most: numbe
 }
 
 /** Calls a second in each column. The calls of a bucket that is wider than a column are spread over it. */
-export function rates(timeline: Timeline, { begin, step, columns }: Grid): number[] {
+export function rates(timeline: TimelineObject, { begin, step, columns }: Grid): number[] {
   const calls = new Array<number>(columns).fill(0);
   const wide = timeline.width_ns / 1e9 / step;
   for (const [start, count] of timeline.buckets) {

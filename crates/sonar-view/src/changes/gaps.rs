@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sonar_core::Timestamp;
 use sonar_core::history::{CollectorKind, HistoryGap, Span};
+use ts_rs::TS;
 
 use super::sentence;
 use crate::kit::{Fitting, Nanos, Zone};
@@ -13,7 +14,7 @@ use crate::kit::{Fitting, Nanos, Zone};
 const MAX_LISTED: usize = 10;
 
 /// A span of time in nanoseconds since 1970.
-#[derive(Copy, Clone, Debug, Serialize)]
+#[derive(Copy, Clone, Debug, Serialize, TS)]
 pub struct SpanJson {
     /// Its start.
     pub start_ns: u64,
@@ -28,7 +29,7 @@ impl From<Span> for SpanJson {
 }
 
 /// A time that was not observed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct GapJson {
     /// When.
     #[serde(flatten)]

@@ -1,6 +1,5 @@
 //! What the machine, a control group or a member of a replica set denied a server, in words.
 
-use serde_json::{Value, json};
 use sonar_core::changes::{MachineCause, MachineChange, MachineFigure};
 
 use crate::ftdc::units;
@@ -58,15 +57,6 @@ pub(super) fn sentence(change: &MachineChange) -> String {
             format!("the member {} stands still{lag}", change.name)
         }
     }
-}
-
-/// The same for programs.
-pub(super) fn json(change: &MachineChange) -> Value {
-    let figures = change.figures.iter().map(|figure| {
-        json!({ "figure": figure.what, "unit": figure.unit.name(), "before": figure.before, "after": figure.after })
-    });
-    let member = (!change.name.is_empty()).then_some(&change.name);
-    json!({ "cause": change.cause.name(), "member": member, "figures": figures.collect::<Vec<_>>() })
 }
 
 #[cfg(test)]

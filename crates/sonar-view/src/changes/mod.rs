@@ -3,6 +3,7 @@
 //! A [`ChangesReport`] is the JSON document in memory; text and the web page are made from it.
 
 mod events;
+mod figures;
 mod gaps;
 mod level;
 mod machine;

@@ -4,25 +4,27 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
-use sonar_core::changes::{ChangeKind, HistoryChange, ScanMoment, SeriesChange, ShapeChange, ShapeFigures};
-use sonar_core::history::{EventKind, Span};
+use sonar_core::changes::{HistoryChange, ScanMoment};
+use sonar_core::history::Span;
+use ts_rs::TS;
 
+use super::figures::ChangeFiguresJson;
 use super::gaps::{GapJson, SpanJson};
 use super::seen::SeenSpan;
-use super::{level, machine, sentence, servers, split};
-use crate::kit::json::{line, name};
+use super::sentence;
+use crate::kit::json::line;
 use crate::kit::{About, Zone, ZoneObject, plural, server_name};
 
 /// Version of the schema.
 const SCHEMA: u32 = 1;
 
 /// What changed, at each moment of change.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct ChangesReport {
     /// Version of the schema.
     pub schema: u32,
     /// `what-changed`.
+    #[ts(type = "\"what-changed\"")]
     pub kind: &'static str,
     /// Where it comes from; its span is what was looked at.
     pub about: About,
@@ -48,7 +50,7 @@ pub struct ChangesReport {
 }
 
 /// A moment of change.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct MomentJson {
     /// The windows in which it began.
     #[serde(flatten)]
@@ -64,7 +66,7 @@ pub struct MomentJson {
 }
 
 /// One change.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct ChangeJson {
     /// `event`, `application`, `shape`, `errors`, `growth`, `server`, `machine` or `series`.
     pub kind: &'static str,
@@ -85,7 +87,7 @@ pub struct ChangeJson {
     /// The arguments of the command that shows more; empty if there is none.
     pub command: Vec<String>,
     /// The same figures for programs.
-    pub figures: Value,
+    pub figures: ChangeFiguresJson,
     /// What it caused, or what began with it.
     pub effects: Vec<Self>,
 }
@@ -209,7 +211,7 @@ fn summary(moments: &[MomentJson]) -> String {
         return format!("1 change: {}{cost}", largest.sentence);
     }
     // That a server ended is the answer, even if hardly anybody waited.
-    let above_all = match all().find(|change| is_crash(change)) {
+    let above_all = match all().find(|change| change.figures.is_crash()) {
         Some(crash) if !std::ptr::eq(crash, largest) => format!("; above all: {}", crash.sentence),
         _ => String::new(),
     };
@@ -218,12 +220,6 @@ fn summary(moments: &[MomentJson]) -> String {
         false => String::new(),
     };
     format!("{}{above_all}{largest}", plural(count, "change"))
-}
-
-/// Whether a change is the crash of a server.
-fn is_crash(change: &ChangeJson) -> bool {
-    let events = change.figures.as_array().into_iter().flatten();
-    change.kind == "event" && events.into_iter().any(|event| event["kind"] == EventKind::ServerCrash.name())
 }
 
 fn change_json(change: &HistoryChange, span: Span, zone: &Zone) -> ChangeJson {
@@ -238,63 +234,7 @@ fn change_json(change: &HistoryChange, span: Span, zone: &Zone) -> ChangeJson {
         sentence: sentence::sentence(change),
         evidence: sentence::evidence(change, zone),
         command: sentence::command(change, span),
-        figures: figures(&change.what),
+        figures: ChangeFiguresJson::new(&change.what),
         effects: change.effects.iter().map(|effect| change_json(effect, span, zone)).collect(),
     }
-}
-
-fn figures(what: &ChangeKind) -> Value {
-    match what {
-        ChangeKind::Event(events) => {
-            let events = events.iter().map(|event| {
-                json!({ "kind": event.kind.name(), "time_ns": event.at.unix_ns(), "subject": name(&event.subject),
-                    "text": event.text, "count": event.count })
-            });
-            Value::Array(events.collect())
-        }
-        ChangeKind::Application(app) => json!({
-            "name": app.name, "driver": name(&app.driver.0), "version": name(&app.driver.1),
-            "versions_before": app.versions_before, "calls": app.calls, "time_ns": app.time_ns as u64,
-            "has_ended": app.has_ended,
-        }),
-        ChangeKind::Shape(shape) => shape_figures(shape),
-        ChangeKind::Errors(errors) => {
-            let count = |(count, seconds): (u64, f64)| json!({ "errors": count, "seconds": seconds });
-            json!({ "code": errors.code, "namespace": errors.namespace, "commands": errors.commands,
-                "applications": errors.applications, "before": count(errors.counts[0]),
-                "after": count(errors.counts[1]) })
-        }
-        ChangeKind::Growth(growth) => {
-            let mut figures = series_figures(&growth.grown);
-            figures["parts"] = growth.parts.iter().map(series_figures).collect();
-            figures
-        }
-        ChangeKind::Server(change) => servers::json(change),
-        ChangeKind::Machine(change) => machine::json(change),
-        ChangeKind::Series(series) => series_figures(series),
-    }
-}
-
-fn series_figures(series: &SeriesChange) -> Value {
-    let verdicts = series.judged.map(|(_, [before, after])| [before.name(), after.name()]);
-    let (title, unit) = level::metric(&series.key);
-    json!({ "subject": series.key.subject.name(), "name": name(&series.key.name), "metric": series.key.metric,
-        "title": title, "unit": unit, "before": series.before, "lowest_before": series.range.0,
-        "highest_before": series.range.1, "after": series.after, "verdicts": verdicts })
-}
-
-fn shape_figures(change: &ShapeChange) -> Value {
-    let side = |figures: &ShapeFigures| {
-        let plans: Map<String, Value> =
-            figures.plans.iter().map(|(plan, count)| (plan.to_string(), (*count).into())).collect();
-        let [p50, p99, max] = figures.latency.map_or([None; 3], |latency| latency.map(Some));
-        json!({ "calls": figures.calls, "seconds": figures.seconds, "time_ns": figures.time_ns as u64,
-            "p50_ns": p50, "p99_ns": p99, "max_ns": max, "stalled": figures.stalled.0, "logged": figures.logged,
-            "plans": plans, "examined_per_returned": figures.examined_per_returned })
-    };
-    json!({ "shape_id": change.shape.id.to_string(), "command": change.shape.command,
-        "namespace": change.shape.namespace(), "shape": change.shape.typed, "source": change.source.name(),
-        "ways": change.ways.iter().map(|way| way.name()).collect::<Vec<_>>(),
-        "applications": change.applications, "before": side(&change.before), "after": side(&change.after),
-        "pause_ns": change.pause_ns, "split": change.split.as_deref().map(split::json) })
 }

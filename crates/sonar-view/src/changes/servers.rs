@@ -1,6 +1,5 @@
 //! Changes of a server as a whole, in words.
 
-use serde_json::{Value, json};
 use sonar_core::changes::{ServerChange, ServerLevel, ServerMeasure};
 
 use crate::kit::{Count, Percent, plural};
@@ -67,13 +66,4 @@ pub(super) fn evidence(change: &ServerChange) -> Vec<String> {
         lines.push(format!("by {}", change.applications.join(", ")));
     }
     lines
-}
-
-pub(super) fn json(change: &ServerChange) -> Value {
-    let levels = change.levels.iter().map(|level| {
-        json!({ "measure": level.measure.name(), "before": level.before, "lowest_before": level.range.0,
-            "highest_before": level.range.1, "after": level.after })
-    });
-    json!({ "levels": levels.collect::<Vec<_>>(), "new_shapes": change.new_shapes,
-        "new_shapes_share": change.new_share, "applications": change.applications })
 }

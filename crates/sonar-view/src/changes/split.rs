@@ -1,6 +1,5 @@
 //! Says where the time of a shape's operations went, before and after.
 
-use serde_json::{Map, Value, json};
 use sonar_core::ShapeInfo;
 use sonar_core::changes::{GrownTime, ShapeChange, ShapeWay, SplitChange, SplitGrowth};
 use sonar_core::time_split::{RowSplit, TimePart};
@@ -81,39 +80,19 @@ pub(super) fn evidence(split: &SplitChange) -> String {
     )
 }
 
-fn shown(row: &RowSplit) -> impl Iterator<Item = (ShownPart, u64)> {
+pub(super) fn shown(row: &RowSplit) -> impl Iterator<Item = (ShownPart, u64)> {
     let rest = [(ShownPart::Unread, row.unread_ns), (ShownPart::Unexplained, row.unexplained_ns())];
     row.split.parts().map(|(part, ns)| (ShownPart::Measured(part), ns)).chain(rest)
-}
-
-/// The same for programs.
-pub(super) fn json(split: &SplitChange) -> Value {
-    let side = |row: &RowSplit| {
-        let parts: Map<String, Value> = shown(row)
-            .filter(|(_, ns)| *ns > 0)
-            .map(|(part, ns)| (part.name().to_owned(), ns.into()))
-            .collect();
-        json!({ "operations": row.operations, "total_ns": row.total_ns(), "parts": parts })
-    };
-    let grown = split.grown.iter().map(|grown| {
-        let part = match grown.what {
-            GrownTime::Part(part) => ShownPart::Measured(part),
-            GrownTime::Unread => ShownPart::Unread,
-        };
-        json!({ "part": part.name(), "before_ns": grown.before_ns as u64, "after_ns": grown.after_ns as u64,
-            "class": grown.class.as_deref(), "file": grown.file.as_deref(),
-            "ended_by": grown.blocker.as_deref().map(|shape| json!({ "shape_id": shape.id.to_string(),
-                "command": shape.command, "namespace": shape.namespace(), "shape": shape.typed })) })
-    });
-    json!({ "before": side(&split.before), "after": side(&split.after), "grown": grown.collect::<Vec<_>>() })
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use serde_json::{Value, json};
     use sonar_core::Source;
     use sonar_core::changes::ShapeFigures;
 
+    use super::super::figures::SplitChangeJson;
     use super::*;
 
     fn row(operations: u64, parts: &[(TimePart, u64)]) -> RowSplit {
@@ -187,7 +166,7 @@ mod tests {
             "mean time inside the server, of 2,000 operations before and 40 after: waiting for reads of files 0ns -> \
              31.0ms, on a processor 2.00ms -> 2.00ms"
         );
-        let figures = json(split);
+        let figures = serde_json::to_value(SplitChangeJson::new(split)).unwrap();
         assert_eq!(figures["after"]["parts"], json!({ "cpu": 80_000_000, "file_read": 1_240_000_000 }));
         assert_eq!(
             (&figures["grown"][0]["part"], &figures["grown"][0]["file"]),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use serde_json::json;
+use serde::Serialize;
 use sonar_core::disk::check::{CheckFinding, Grade};
 
 use super::run::SCHEMA;
@@ -23,6 +23,41 @@ pub struct CheckReport {
     pub unseen: Vec<String>,
 }
 
+#[derive(Serialize)]
+struct DiskCheckDocument<'a> {
+    schema: u32,
+    kind: &'static str,
+    dbpath: Option<&'a str>,
+    dbpath_is_guess: bool,
+    about: &'a str,
+    worst: &'static str,
+    findings: Vec<CheckFindingJson<'a>>,
+    unseen: &'a [String],
+}
+
+#[derive(Serialize)]
+struct CheckFindingJson<'a> {
+    name: &'a str,
+    verdict: &'static str,
+    found: &'a str,
+    why: &'a str,
+    remedy: Option<&'a str>,
+    document: &'a str,
+}
+
+impl<'a> From<&'a CheckFinding> for CheckFindingJson<'a> {
+    fn from(finding: &'a CheckFinding) -> Self {
+        Self {
+            name: finding.name,
+            verdict: finding.grade.name(),
+            found: &finding.found,
+            why: finding.why,
+            remedy: finding.remedy.as_deref(),
+            document: finding.document,
+        }
+    }
+}
+
 impl CheckReport {
     /// The worst of all lines.
     pub fn worst(&self) -> Grade {
@@ -34,26 +69,16 @@ impl CheckReport {
     /// # Errors
     /// Those of `out`.
     pub fn json(&self, out: impl io::Write) -> io::Result<()> {
-        let finding = |finding: &CheckFinding| {
-            json!({
-                "name": finding.name,
-                "verdict": finding.grade.name(),
-                "found": finding.found,
-                "why": finding.why,
-                "remedy": finding.remedy,
-                "document": finding.document,
-            })
+        let document = DiskCheckDocument {
+            schema: SCHEMA,
+            kind: "disk_check",
+            dbpath: self.dbpath.as_deref(),
+            dbpath_is_guess: self.is_dbpath_guess,
+            about: &self.about,
+            worst: self.worst().name(),
+            findings: self.findings.iter().map(CheckFindingJson::from).collect(),
+            unseen: &self.unseen,
         };
-        let document = json!({
-            "schema": SCHEMA,
-            "kind": "disk_check",
-            "dbpath": self.dbpath,
-            "dbpath_is_guess": self.is_dbpath_guess,
-            "about": self.about,
-            "worst": self.worst().name(),
-            "findings": self.findings.iter().map(finding).collect::<Vec<_>>(),
-            "unseen": self.unseen,
-        });
         crate::kit::json::line(&document, out)
     }
 

@@ -5,17 +5,19 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sonar_core::compare::holm;
 use sonar_core::disk::compare::{RateRatio, ratio};
+use ts_rs::TS;
 
 use super::run::{BenchReport, SCHEMA, StepJson};
 use super::text::place;
 use crate::kit::{self, About, Count, Fitting, Heading, Nanos, TextTable, escape, or_unknown, plural};
 
 /// Two runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct RunComparison {
     /// Version of the schema of this document.
     pub schema: u32,
     /// What this document is.
+    #[ts(type = "\"disk_compare\"")]
     pub kind: &'static str,
     /// What the runs are called: A and B.
     pub names: [String; 2],
@@ -26,7 +28,7 @@ pub struct RunComparison {
 }
 
 /// One step of each.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct StepPair {
     /// Requests in flight.
     pub in_flight: u32,
@@ -45,8 +47,8 @@ pub struct StepPair {
 }
 
 /// The JSON document.
-#[derive(Serialize)]
-struct DiskComparisonJson<'a> {
+#[derive(Serialize, TS)]
+pub(crate) struct DiskComparisonJson<'a> {
     #[serde(flatten)]
     comparison: &'a RunComparison,
     about: About,

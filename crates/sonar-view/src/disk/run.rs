@@ -7,6 +7,7 @@ use sonar_core::Timestamp;
 use sonar_core::disk::verdict::{self, Limit, Volume};
 use sonar_core::disk::{DiskRates, DiskStep, Requests, counters::KindRates};
 use sonar_core::history::Span;
+use ts_rs::TS;
 
 use crate::kit::About;
 
@@ -18,11 +19,12 @@ pub const KIND: &str = "disk_bench";
 pub const MOST_BYTES: u64 = 64 << 20;
 
 /// A run of `disk bench`. What is not known is `null`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, TS)]
 pub struct BenchReport {
-    /// [`SCHEMA`].
+    /// Version of the schema.
     pub schema: u32,
-    /// [`KIND`].
+    /// `disk_bench`.
+    #[ts(type = "\"disk_bench\"")]
     pub kind: String,
     /// Version of mongosonar.
     pub version: String,
@@ -44,8 +46,16 @@ pub struct BenchReport {
     pub notes: Vec<String>,
 }
 
+/// A run as it is written.
+#[derive(Serialize, TS)]
+pub(crate) struct BenchDocument<'a> {
+    #[serde(flatten)]
+    run: &'a BenchReport,
+    about: About,
+}
+
 /// Settings of a run, with mongoperf's names where it has them.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, TS)]
 pub struct BenchSettings {
     /// Most requests in flight.
     #[serde(rename = "nThreads")]
@@ -81,7 +91,7 @@ pub struct BenchSettings {
 }
 
 /// Where a run took place.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, TS)]
 pub struct RunPlace {
     /// Name of the machine.
     pub host: Option<String>,
@@ -106,7 +116,7 @@ pub struct RunPlace {
 }
 
 /// A short test beside the ramp.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, TS)]
 pub struct ProbeResult {
     /// Whether records were taken in order.
     pub sequential: bool,
@@ -123,7 +133,7 @@ pub struct ProbeResult {
 }
 
 /// Quantiles in nanoseconds; null when there was no request.
-#[derive(Copy, Clone, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, Serialize, Deserialize, PartialEq, Eq, TS)]
 pub struct LatencyQuantiles {
     /// Mean.
     pub mean: Option<u64>,
@@ -156,7 +166,7 @@ impl LatencyQuantiles {
 }
 
 /// Requests of one kind in a step.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, TS)]
 pub struct RequestsJson {
     /// How many.
     pub count: u64,
@@ -180,7 +190,7 @@ impl RequestsJson {
 }
 
 /// The columns of `iostat -x` for one device.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, TS)]
 pub struct DeviceRates {
     /// Its name.
     pub device: String,
@@ -282,7 +292,7 @@ impl DeviceRates {
 }
 
 /// Processor time of a step.
-#[derive(Copy, Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Copy, Clone, Debug, Default, Serialize, Deserialize, PartialEq, TS)]
 pub struct Cpu {
     /// In user mode, nanoseconds.
     pub user_ns: u64,
@@ -301,7 +311,7 @@ pub struct Cpu {
 }
 
 /// One step of the ramp.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, TS)]
 pub struct StepJson {
     /// Requests in flight.
     pub in_flight: u32,
@@ -373,7 +383,7 @@ impl StepJson {
 }
 
 /// What the steps mean.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, TS)]
 pub struct BenchVerdict {
     /// The lowest number in flight that gives nine tenths of the best rate.
     pub knee_in_flight: u32,
@@ -436,12 +446,6 @@ impl BenchReport {
     /// # Errors
     /// Those of `out`.
     pub fn json(&self, out: impl io::Write) -> io::Result<()> {
-        #[derive(Serialize)]
-        struct BenchDocument<'a> {
-            #[serde(flatten)]
-            run: &'a BenchReport,
-            about: About,
-        }
         let seconds: f64 = self.steps.iter().map(|step| step.seconds).sum();
         let from = Timestamp::from_unix_ns(self.started_ns);
         let span = Span { from, to: from.plus_ns((seconds * 1e9) as u64) };

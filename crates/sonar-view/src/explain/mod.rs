@@ -4,12 +4,14 @@ mod words;
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use sonar_core::ShapeId;
 use sonar_core::explain::{
-    ExplainFinding, ExplainStage, ExplainedCommand, LocatedFinding, PlanTrial, findings,
+    ExplainFinding, ExplainStage, ExplainedCommand, LocatedFinding, PlanTrial, ServerPlan, findings,
 };
 
 use self::words::{details, kind, sentence};
+use crate::kit::json::Shown;
 use crate::kit::{
     Fitting, Grouped, Heading, Nanos, TextTable, UNKNOWN, escape, json as format, or_unknown, plural,
 };
@@ -290,89 +292,175 @@ fn did(trial: &PlanTrial) -> String {
 /// # Errors
 /// Those of `out`.
 pub fn json(view: &ExplainView<'_>, out: impl Write) -> io::Result<()> {
-    let explained = view.explained;
-    let finding = |one: &LocatedFinding| {
-        json!({
-            "kind": kind(&one.finding),
-            "shard": one.shard,
-            "text": sentence(one, view.shows_values),
-        })
+    let (explained, shows_values) = (view.explained, view.shows_values);
+    let shape = explained.shape.as_ref();
+    let document = ExplainDocument {
+        schema: SCHEMA,
+        kind: "explain",
+        command: &explained.command,
+        namespace: &explained.namespace,
+        shape_id: shape.map(|shape| Shown(shape.id)),
+        shape: shape.map(|shape| &*shape.typed),
+        identity: explained.identity.filter(|_| shape.is_some()).map(|identity| identity.name()),
+        server: explained.server.as_deref(),
+        version: explained.version.as_deref(),
+        executed: explained.is_executed,
+        incomplete: explained.is_incomplete,
+        time_ms: explained.totals.time_ms,
+        returned: explained.totals.returned,
+        docs_examined: explained.totals.docs_examined,
+        keys_examined: explained.totals.keys_examined,
+        findings: view.findings.iter().map(|one| FindingJson::new(one, shows_values)).collect(),
+        indexes: &view.indexes,
+        stages: StageJson::new(&explained.stages, shows_values),
+        plans: explained.plans.iter().map(|plan| ServerPlanJson::new(plan, shows_values)).collect(),
+        values: shows_values.then_some(&explained.values),
     };
-    let index = |one: &IndexHint| json!({"namespace": one.namespace, "index": one.index});
-    let plans = explained.plans.iter().map(|plan| {
-        let trials = plan.trials.iter().map(|trial| {
-            json!({
-                "access": trial.stages.access_paths(),
-                "returned": trial.returned,
-                "docs_examined": trial.docs_examined,
-                "keys_examined": trial.keys_examined,
-                "works": trial.stages.works,
-                "score": trial.score,
-                "failed": trial.has_failed(),
-            })
-        });
-        json!({
-            "shard": plan.shard,
-            "namespace": plan.namespace,
-            "engine": plan.engine.map(|engine| engine.name()),
-            "cached": plan.is_cached,
-            "asked": plan.asked,
-            "winning": plan.winning.summary(),
-            "rejected": plan.rejected.iter().map(|one| tree(one, view.shows_values)).collect::<Vec<_>>(),
-            "trials": trials.collect::<Vec<_>>(),
-        })
-    });
-    let mut document = json!({
-        "schema": SCHEMA,
-        "kind": "explain",
-        "command": explained.command,
-        "namespace": explained.namespace,
-        "shape_id": explained.shape.as_ref().map(|shape| shape.id.to_string()),
-        "shape": explained.shape.as_ref().map(|shape| &*shape.typed),
-        "identity": explained.identity.filter(|_| explained.shape.is_some()).map(|identity| identity.name()),
-        "server": explained.server,
-        "version": explained.version,
-        "executed": explained.is_executed,
-        "incomplete": explained.is_incomplete,
-        "time_ms": explained.totals.time_ms,
-        "returned": explained.totals.returned,
-        "docs_examined": explained.totals.docs_examined,
-        "keys_examined": explained.totals.keys_examined,
-        "findings": view.findings.iter().map(finding).collect::<Vec<_>>(),
-        "indexes": view.indexes.iter().map(index).collect::<Vec<_>>(),
-        "stages": tree(&explained.stages, view.shows_values),
-        "plans": plans.collect::<Vec<_>>(),
-    });
-    if view.shows_values {
-        document["values"] = json!(explained.values);
-    }
     format::line(&document, out)
 }
 
-fn tree(stage: &ExplainStage, shows_values: bool) -> Value {
-    json!({
-        "stage": stage.name,
-        "shard": stage.shard,
-        "returned": stage.returned,
-        "affected": stage.affected,
-        "time_ms": stage.time_ms,
-        "own_ms": stage.own_ms(),
-        "docs_examined": stage.docs_examined,
-        "keys_examined": stage.keys_examined,
-        "works": stage.works,
-        "index": stage.index,
-        "key_pattern": stage.key_pattern,
-        "sort": stage.sort,
-        "limit": stage.limit,
-        "skip": stage.skip,
-        "memory_bytes": stage.memory_bytes,
-        "used_disk": stage.used_disk,
-        "spills": stage.spills,
-        "spilled_bytes": stage.spilled_bytes,
-        "estimated": stage.estimated,
-        "failed": stage.has_failed,
-        "filter": stage.filter.as_ref().map(|filter| words::shown(filter, shows_values)),
-        "details": details(stage, shows_values),
-        "inputs": stage.inputs.iter().map(|input| tree(input, shows_values)).collect::<Vec<_>>(),
-    })
+#[derive(Serialize)]
+struct ExplainDocument<'a> {
+    schema: u32,
+    kind: &'static str,
+    command: &'a str,
+    namespace: &'a str,
+    shape_id: Option<Shown<ShapeId>>,
+    shape: Option<&'a str>,
+    identity: Option<&'static str>,
+    server: Option<&'a str>,
+    version: Option<&'a str>,
+    executed: bool,
+    incomplete: bool,
+    time_ms: Option<u64>,
+    returned: Option<u64>,
+    docs_examined: Option<u64>,
+    keys_examined: Option<u64>,
+    findings: Vec<FindingJson<'a>>,
+    indexes: &'a [IndexHint],
+    stages: StageJson<'a>,
+    plans: Vec<ServerPlanJson<'a>>,
+    /// Only where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<&'a String>,
+}
+
+#[derive(Serialize)]
+struct FindingJson<'a> {
+    kind: &'static str,
+    shard: Option<&'a str>,
+    text: String,
+}
+
+impl<'a> FindingJson<'a> {
+    fn new(one: &'a LocatedFinding, shows_values: bool) -> Self {
+        let text = sentence(one, shows_values);
+        Self { kind: kind(&one.finding), shard: one.shard.as_deref(), text }
+    }
+}
+
+/// What one server or shard planned.
+#[derive(Serialize)]
+struct ServerPlanJson<'a> {
+    shard: Option<&'a str>,
+    namespace: &'a str,
+    engine: Option<&'static str>,
+    cached: Option<bool>,
+    asked: &'a str,
+    winning: String,
+    rejected: Vec<StageJson<'a>>,
+    trials: Vec<TrialJson>,
+}
+
+#[derive(Serialize)]
+struct TrialJson {
+    access: Vec<String>,
+    returned: Option<u64>,
+    docs_examined: Option<u64>,
+    keys_examined: Option<u64>,
+    works: Option<u64>,
+    score: Option<f64>,
+    failed: bool,
+}
+
+impl<'a> ServerPlanJson<'a> {
+    fn new(plan: &'a ServerPlan, shows_values: bool) -> Self {
+        let trials = plan.trials.iter().map(|trial| TrialJson {
+            access: trial.stages.access_paths(),
+            returned: trial.returned,
+            docs_examined: trial.docs_examined,
+            keys_examined: trial.keys_examined,
+            works: trial.stages.works,
+            score: trial.score,
+            failed: trial.has_failed(),
+        });
+        Self {
+            shard: plan.shard.as_deref(),
+            namespace: &plan.namespace,
+            engine: plan.engine.map(|engine| engine.name()),
+            cached: plan.is_cached,
+            asked: &plan.asked,
+            winning: plan.winning.summary(),
+            rejected: plan.rejected.iter().map(|one| StageJson::new(one, shows_values)).collect(),
+            trials: trials.collect(),
+        }
+    }
+}
+
+/// A stage and its inputs.
+#[derive(Serialize)]
+struct StageJson<'a> {
+    stage: &'a str,
+    shard: Option<&'a str>,
+    returned: Option<u64>,
+    affected: Option<u64>,
+    time_ms: Option<u64>,
+    own_ms: Option<u64>,
+    docs_examined: Option<u64>,
+    keys_examined: Option<u64>,
+    works: Option<u64>,
+    index: Option<&'a str>,
+    key_pattern: Option<&'a str>,
+    sort: Option<&'a str>,
+    limit: Option<u64>,
+    skip: Option<u64>,
+    memory_bytes: Option<u64>,
+    used_disk: bool,
+    spills: Option<u64>,
+    spilled_bytes: Option<u64>,
+    estimated: Option<f64>,
+    failed: bool,
+    filter: Option<&'a str>,
+    details: String,
+    inputs: Vec<Self>,
+}
+
+impl<'a> StageJson<'a> {
+    fn new(stage: &'a ExplainStage, shows_values: bool) -> Self {
+        Self {
+            stage: &stage.name,
+            shard: stage.shard.as_deref(),
+            returned: stage.returned,
+            affected: stage.affected,
+            time_ms: stage.time_ms,
+            own_ms: stage.own_ms(),
+            docs_examined: stage.docs_examined,
+            keys_examined: stage.keys_examined,
+            works: stage.works,
+            index: stage.index.as_deref(),
+            key_pattern: stage.key_pattern.as_deref(),
+            sort: stage.sort.as_deref(),
+            limit: stage.limit,
+            skip: stage.skip,
+            memory_bytes: stage.memory_bytes,
+            used_disk: stage.used_disk,
+            spills: stage.spills,
+            spilled_bytes: stage.spilled_bytes,
+            estimated: stage.estimated,
+            failed: stage.has_failed,
+            filter: stage.filter.as_ref().map(|filter| words::shown(filter, shows_values)),
+            details: details(stage, shows_values),
+            inputs: stage.inputs.iter().map(|input| Self::new(input, shows_values)).collect(),
+        }
+    }
 }

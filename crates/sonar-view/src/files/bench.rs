@@ -1,9 +1,10 @@
 //! What the reads of a recording would take on a disk that `disk bench` tested.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use sonar_core::files::FilesVerdict;
 use sonar_core::files::speeds::{Reads, Speeds};
 use sonar_core::{Timestamp, files};
+use ts_rs::TS;
 
 use super::Recording;
 use crate::disk::run::BenchReport;
@@ -29,6 +30,27 @@ struct Estimates {
     depth: f64,
     in_order_ns: Option<u64>,
     one_by_one_ns: Option<u64>,
+    random_once_ns: Option<u64>,
+    random_all_ns: Option<u64>,
+}
+
+/// The disk that was tested, and how long the reads would take on it.
+#[derive(Serialize, TS)]
+pub(super) struct DiskBenchJson<'a> {
+    device: Option<&'a str>,
+    disks: &'a [String],
+    host: Option<&'a str>,
+    started_ns: u64,
+    /// Whether it is the disk that was read; null if that is not known.
+    same_device: Option<bool>,
+    through_page_cache: bool,
+    record_bytes: u64,
+    depth: f64,
+    in_order_bytes_per_s: Option<f64>,
+    in_order_ns: Option<u64>,
+    one_by_one_bytes_per_s: Option<f64>,
+    one_by_one_ns: Option<u64>,
+    random_reads_per_s: Option<f64>,
     random_once_ns: Option<u64>,
     random_all_ns: Option<u64>,
 }
@@ -168,25 +190,25 @@ impl DiskBench {
         place(self.device.as_deref(), self.host.as_deref())
     }
 
-    pub(super) fn json(&self, recording: &Recording<'_>, verdict: &FilesVerdict) -> Value {
+    pub(super) fn json(&self, recording: &Recording<'_>, verdict: &FilesVerdict) -> DiskBenchJson<'_> {
         let estimates = self.estimates(verdict);
-        json!({
-            "device": self.device,
-            "disks": self.disks,
-            "host": self.host,
-            "started_ns": self.started.unix_ns(),
-            "same_device": verdict.file.and_then(|file| self.is_of(recording, file)),
-            "through_page_cache": self.cached,
-            "record_bytes": self.speeds.record_bytes,
-            "depth": estimates.depth,
-            "in_order_bytes_per_s": self.speeds.in_order,
-            "in_order_ns": estimates.in_order_ns,
-            "one_by_one_bytes_per_s": self.one_by_one,
-            "one_by_one_ns": estimates.one_by_one_ns,
-            "random_reads_per_s": self.speeds.random_per_second(estimates.depth),
-            "random_once_ns": estimates.random_once_ns,
-            "random_all_ns": estimates.random_all_ns,
-        })
+        DiskBenchJson {
+            device: self.device.as_deref(),
+            disks: &self.disks,
+            host: self.host.as_deref(),
+            started_ns: self.started.unix_ns(),
+            same_device: verdict.file.and_then(|file| self.is_of(recording, file)),
+            through_page_cache: self.cached,
+            record_bytes: self.speeds.record_bytes,
+            depth: estimates.depth,
+            in_order_bytes_per_s: self.speeds.in_order,
+            in_order_ns: estimates.in_order_ns,
+            one_by_one_bytes_per_s: self.one_by_one,
+            one_by_one_ns: estimates.one_by_one_ns,
+            random_reads_per_s: self.speeds.random_per_second(estimates.depth),
+            random_once_ns: estimates.random_once_ns,
+            random_all_ns: estimates.random_all_ns,
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use sonar_core::files::{FilePattern, ReadChange, read_changes};
 
-use super::json::document;
+use super::json::RecordingJson;
 use super::text::{FIGURES, figures, time_ns};
 use super::{Recording, SCHEMA};
 use crate::kit::{
@@ -227,35 +227,61 @@ pub fn text<W: Write>(
 /// Those of `out`.
 pub fn json(sides: [&Recording<'_>; 2], limit: usize, out: impl Write) -> io::Result<()> {
     let comparison = RecordingComparison::new(sides);
-    let files: Vec<_> = comparison
-        .pairs
-        .iter()
-        .take(limit)
-        .map(|pair| {
-            let of = |figure: &dyn Fn(&FilePattern) -> u64| -> Value {
-                let [a, b] = pair.sides.map(|side| side.map(figure));
-                let ratio = a.zip(b).filter(|(a, _)| *a > 0).map(|(a, b)| b as f64 / a as f64);
-                json!({ "a": a, "b": b, "ratio": ratio })
-            };
-            json!({
-                "name": pair.name,
-                "change": pair.is_read().then(|| pair.change.name()),
-                "reads": of(&|file| file.reads.count),
-                "bytes": of(&|file| file.reads.given),
-                "read_ns": of(&time_ns),
-            })
-        })
-        .collect();
-    let value = json!({
-        "schema": SCHEMA,
-        "kind": "io_compare",
-        "answer": comparison.answer(),
-        "changed": comparison.count(ReadChange::is_change),
-        "unchanged": comparison.count(|change| change == ReadChange::Same),
-        "not_judged": comparison.count(|change| change == ReadChange::NotJudged),
-        "a": document(sides[0], limit),
-        "b": document(sides[1], limit),
-        "files": files,
-    });
-    crate::kit::json::line(&value, out)
+    let file = |pair: &FilePair<'_>| {
+        let of = |figure: &dyn Fn(&FilePattern) -> u64| {
+            let [a, b] = pair.sides.map(|side| side.map(figure));
+            let ratio = a.zip(b).filter(|(a, _)| *a > 0).map(|(a, b)| b as f64 / a as f64);
+            FigureRatioJson { a, b, ratio }
+        };
+        FilePairJson {
+            name: pair.name.clone(),
+            change: pair.is_read().then(|| pair.change.name()),
+            reads: of(&|file| file.reads.count),
+            bytes: of(&|file| file.reads.given),
+            read_ns: of(&time_ns),
+        }
+    };
+    let document = IoComparisonDocument {
+        schema: SCHEMA,
+        kind: "io_compare",
+        answer: comparison.answer(),
+        changed: comparison.count(ReadChange::is_change),
+        unchanged: comparison.count(|change| change == ReadChange::Same),
+        not_judged: comparison.count(|change| change == ReadChange::NotJudged),
+        a: RecordingJson::new(sides[0], limit),
+        b: RecordingJson::new(sides[1], limit),
+        files: comparison.pairs.iter().take(limit).map(file).collect(),
+    };
+    crate::kit::json::line(&document, out)
+}
+
+/// A comparison as it is written.
+#[derive(Serialize)]
+struct IoComparisonDocument<'a> {
+    schema: u32,
+    kind: &'static str,
+    answer: String,
+    changed: usize,
+    unchanged: usize,
+    not_judged: usize,
+    a: RecordingJson<'a>,
+    b: RecordingJson<'a>,
+    files: Vec<FilePairJson>,
+}
+
+#[derive(Serialize)]
+struct FilePairJson {
+    name: String,
+    /// Null if no recording has reads of it.
+    change: Option<&'static str>,
+    reads: FigureRatioJson,
+    bytes: FigureRatioJson,
+    read_ns: FigureRatioJson,
+}
+
+#[derive(Serialize)]
+struct FigureRatioJson {
+    a: Option<u64>,
+    b: Option<u64>,
+    ratio: Option<f64>,
 }

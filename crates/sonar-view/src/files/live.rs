@@ -2,11 +2,12 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use sonar_core::files::{FileUsage, IoLosses};
 
 use super::SCHEMA;
 use crate::disk::run::DeviceRates;
+use crate::kit::json::NamedCounts;
 use crate::kit::{
     Bytes, Count, Fitting, Grouped, Heading, Nanos, Percent, Ratio, TextTable, escape, or_unknown,
 };
@@ -197,59 +198,103 @@ impl FileInterval {
     /// # Errors
     /// Those of `out`.
     pub fn json(&self, limit: usize, out: impl Write) -> io::Result<()> {
-        let files: Vec<_> = self
-            .ranked()
-            .into_iter()
-            .take(limit)
-            .filter(|row| !row.usage.is_idle())
-            .map(|row| {
-                let usage = &row.usage;
-                let latency = usage.histogram();
-                json!({
-                    "name": row.name,
-                    "reads": usage.reads,
-                    "read_bytes": usage.read_bytes,
-                    "read_ns": usage.read_ns,
-                    "latency_ns": {
-                        "p50": latency.quantile_ns(0.5), "p90": latency.quantile_ns(0.9),
-                        "p99": latency.quantile_ns(0.99), "max": latency.max_ns(),
-                    },
-                    "cached_share": usage.cached_share(),
-                    "sequential_share": usage.sequential_share(),
-                    "randomness": usage.randomness(),
-                    "contiguous": usage.contiguous,
-                    "skips": usage.near,
-                    "jumps": usage.jumps,
-                    "back": usage.back,
-                    "amplification": row.amplification,
-                    "device_bytes_per_byte": usage.device_per_byte(),
-                    "faults": usage.faults,
-                    "errors": usage.errors,
-                    "writes": usage.writes,
-                    "write_bytes": usage.write_bytes,
-                    "write_ns": usage.write_ns,
-                    "syncs": usage.syncs,
-                    "sync_ns": usage.sync_ns,
-                })
-            })
-            .collect();
-        let lost: serde_json::Map<_, _> =
-            self.losses.iter().map(|(_, name, count)| (name.to_string(), Value::from(count))).collect();
-        let value = json!({
-            "schema": SCHEMA,
-            "kind": "io_live",
-            "end_ns": self.end_ns,
-            "seconds": self.seconds,
-            "files": files,
-            "devices": self.devices,
-            "lost": lost,
-        });
-        crate::kit::json::line(&value, out)
+        let rows = self.ranked();
+        let files = rows.iter().take(limit).filter(|row| !row.usage.is_idle());
+        let document = IoLiveDocument {
+            schema: SCHEMA,
+            kind: "io_live",
+            end_ns: self.end_ns,
+            seconds: self.seconds,
+            files: files.map(|row| ActiveFileJson::new(row)).collect(),
+            devices: &self.devices,
+            lost: self.losses.iter().map(|(_, name, count)| (name, count)).collect(),
+        };
+        crate::kit::json::line(&document, out)
+    }
+}
+
+#[derive(Serialize)]
+struct IoLiveDocument<'a> {
+    schema: u32,
+    kind: &'static str,
+    end_ns: u64,
+    seconds: f64,
+    files: Vec<ActiveFileJson<'a>>,
+    devices: &'a [DeviceRates],
+    lost: NamedCounts,
+}
+
+#[derive(Serialize)]
+struct ActiveFileJson<'a> {
+    name: &'a str,
+    reads: u64,
+    read_bytes: u64,
+    read_ns: u64,
+    latency_ns: ReadLatencyJson,
+    cached_share: Option<f64>,
+    sequential_share: Option<f64>,
+    randomness: Option<f64>,
+    contiguous: u64,
+    skips: u64,
+    jumps: u64,
+    back: u64,
+    amplification: Option<f64>,
+    device_bytes_per_byte: Option<f64>,
+    faults: u64,
+    errors: u64,
+    writes: u64,
+    write_bytes: u64,
+    write_ns: u64,
+    syncs: u64,
+    sync_ns: u64,
+}
+
+#[derive(Serialize)]
+struct ReadLatencyJson {
+    p50: Option<u64>,
+    p90: Option<u64>,
+    p99: Option<u64>,
+    max: Option<u64>,
+}
+
+impl<'a> ActiveFileJson<'a> {
+    fn new(row: &'a ActiveFile) -> Self {
+        let (usage, latency) = (&row.usage, row.usage.histogram());
+        Self {
+            name: &row.name,
+            reads: usage.reads,
+            read_bytes: usage.read_bytes,
+            read_ns: usage.read_ns,
+            latency_ns: ReadLatencyJson {
+                p50: latency.quantile_ns(0.5),
+                p90: latency.quantile_ns(0.9),
+                p99: latency.quantile_ns(0.99),
+                max: latency.max_ns(),
+            },
+            cached_share: usage.cached_share(),
+            sequential_share: usage.sequential_share(),
+            randomness: usage.randomness(),
+            contiguous: usage.contiguous,
+            skips: usage.near,
+            jumps: usage.jumps,
+            back: usage.back,
+            amplification: row.amplification,
+            device_bytes_per_byte: usage.device_per_byte(),
+            faults: usage.faults,
+            errors: usage.errors,
+            writes: usage.writes,
+            write_bytes: usage.write_bytes,
+            write_ns: usage.write_ns,
+            syncs: usage.syncs,
+            sync_ns: usage.sync_ns,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::kit::width;
 

@@ -2,7 +2,7 @@
 
 pub mod bench;
 pub mod compare;
-mod json;
+pub(crate) mod json;
 pub mod live;
 mod picture;
 mod text;
@@ -53,6 +53,15 @@ pub struct Recording<'a> {
 impl Recording<'_> {
     fn path(&self, file: u32) -> &str {
         self.files.get(&file).map_or("", String::as_str)
+    }
+
+    /// What a file holds, where the server named it.
+    fn label(&self, file: u32) -> Option<&str> {
+        self.labels.get(&file).map(String::as_str)
+    }
+
+    fn thread_name(&self, thread: u32) -> Option<&str> {
+        self.threads.get(&thread).map(String::as_str)
     }
 
     fn role(&self, file: u32) -> FileRole {

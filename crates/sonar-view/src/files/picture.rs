@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 use sonar_core::Histogram;
 use sonar_core::files::{Density, FilePattern};
+use ts_rs::TS;
 
 use super::Recording;
 
@@ -10,7 +11,7 @@ use super::Recording;
 const TOGETHER: i32 = 8;
 
 /// A picture. Its cells are many and are written without a copy.
-#[derive(Serialize)]
+#[derive(Serialize, TS)]
 pub(super) struct Picture<'a> {
     file: u32,
     name: String,
@@ -19,6 +20,7 @@ pub(super) struct Picture<'a> {
     length: u64,
     span_ns: u64,
     #[serde(serialize_with = "cells")]
+    #[ts(type = "Array<number>")]
     cells: &'a Density,
     over: Vec<Option<[u64; 3]>>,
     buckets: Vec<[u64; 4]>,

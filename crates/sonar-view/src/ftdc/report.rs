@@ -9,6 +9,7 @@ use sonar_core::history::Span;
 use sonar_core::internals::{
     Assessment, Exceedance, FigureLimits, Incident, IncidentKind, Judged, LimitRule, ServerDescription,
 };
+use ts_rs::TS;
 
 use super::units::show;
 use crate::kit::{About, Nanos, Zone, ZoneObject, plural};
@@ -17,7 +18,7 @@ use crate::kit::{About, Nanos, Zone, ZoneObject, plural};
 pub(super) const SCHEMA: u32 = 1;
 
 /// How the reading went.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, TS)]
 pub struct FtdcReading {
     /// The names of what was read.
     #[serde(skip)]
@@ -39,11 +40,12 @@ pub struct FtdcReading {
 }
 
 /// The JSON document of `ftdc report`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct FtdcReport {
     /// Version of the schema of this document.
     pub schema: u32,
     /// What this document is.
+    #[ts(type = "\"ftdc_report\"")]
     pub kind: &'static str,
     /// Where it comes from.
     pub about: About,
@@ -64,7 +66,7 @@ pub struct FtdcReport {
 }
 
 /// What the server is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 #[allow(missing_docs)]
 pub struct ServerJson {
     pub version: Option<String>,
@@ -83,7 +85,7 @@ pub struct ServerJson {
 }
 
 /// What happened at one moment.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct IncidentJson {
     /// When, in nanoseconds since 1970.
     pub time_ns: u64,
@@ -94,7 +96,7 @@ pub struct IncidentJson {
 }
 
 /// A figure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct FigureJson {
     /// Stable name.
     pub id: &'static str,
@@ -112,7 +114,8 @@ pub struct FigureJson {
     pub p95: f64,
     /// Largest value.
     pub max: f64,
-    /// `ok`, `amber` or `red`; null for a figure without limits.
+    /// Null for a figure without limits.
+    #[ts(type = "\"ok\" | \"amber\" | \"red\" | null")]
     pub verdict: Option<&'static str>,
     /// When it is worth a look; null if never.
     pub limits: Option<LimitsJson>,
@@ -121,7 +124,7 @@ pub struct FigureJson {
 }
 
 /// When a figure is worth a look, and for how long it was.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct LimitsJson {
     /// From here on it deserves attention.
     pub amber: f64,
@@ -142,7 +145,7 @@ pub struct LimitsJson {
 }
 
 /// How long a limit was passed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct ExceedanceJson {
     /// In total, in nanoseconds.
     pub total_ns: u64,
@@ -153,7 +156,7 @@ pub struct ExceedanceJson {
 }
 
 /// Values over time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct TrendJson {
     /// Width of a bucket in nanoseconds.
     pub width_ns: u64,

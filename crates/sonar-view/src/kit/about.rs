@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use sonar_core::history::Span;
+use ts_rs::TS;
 
 /// Where a document comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct About {
     /// The program that wrote it.
     #[serde(default)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use sonar_core::{Class, Role};
+use ts_rs::TS;
 
 use crate::kit::{Count, scaled};
 
@@ -212,7 +213,7 @@ impl Hidden {
 }
 
 /// Operations that are left out for one reason.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, Debug, TS)]
 pub(crate) struct HiddenObject {
     reason: &'static str,
     operations: u64,

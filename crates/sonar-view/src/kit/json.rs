@@ -1,18 +1,20 @@
 //! How JSON is written.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::ser::Formatter;
+use ts_rs::{Config, TS};
 
 use super::escape::is_safe;
 
 /// Writes `value` and a line feed. Characters that a terminal could take as commands are written as
 /// `\u` escapes, which JSON reads back as they were.
 pub(crate) fn line(value: &impl Serialize, mut out: impl Write) -> io::Result<()> {
-    value.serialize(&mut serializer(&mut out))?;
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Safe))?;
     out.write_all(b"\n")
 }
 
@@ -40,37 +42,42 @@ impl Formatter for Safe {
     }
 }
 
-/// Writes an object of these members and a line feed, in this order and without building it in memory: for documents
-/// that are written often. A member after `if` is left out where it is `None`.
-macro_rules! write_object {
-    ($out:expr, { $($key:literal: $value:expr),* $(,)? } $(if $last:literal: $option:expr)?) => {{
-        use serde::ser::{SerializeMap as _, Serializer as _};
-        let mut out = $out;
-        {
-            let mut serializer = $crate::kit::json::serializer(&mut out);
-            let mut map = serializer.serialize_map(None)?;
-            $(map.serialize_entry($key, &$value)?;)*
-            $(if let Some(value) = &$option {
-                map.serialize_entry($last, value)?;
-            })?
-            map.end()?;
-        }
-        std::io::Write::write_all(&mut out, b"\n")
-    }};
-}
-pub(crate) use write_object;
-
-/// The serializer behind [`line`].
-pub(crate) fn serializer<W: Write>(out: W) -> serde_json::Serializer<W, impl Formatter> {
-    serde_json::Serializer::with_formatter(out, Safe)
-}
-
 /// Serialises what can be displayed as a string, without building it.
 pub(crate) struct Shown<T>(pub T);
 
 impl<T: fmt::Display> Serialize for Shown<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
+    }
+}
+
+impl<T> TS for Shown<T> {
+    type WithoutGenerics = Self;
+    type OptionInnerType = Self;
+
+    fn name(_: &Config) -> String {
+        "string".to_owned()
+    }
+
+    fn inline(config: &Config) -> String {
+        Self::name(config)
+    }
+}
+
+/// Counts by name, in the order in which they were given.
+#[derive(Clone, Debug, Default, TS)]
+#[ts(type = "{ [name in string]: number }")]
+pub(crate) struct NamedCounts(Vec<(Cow<'static, str>, u64)>);
+
+impl<K: Into<Cow<'static, str>>> FromIterator<(K, u64)> for NamedCounts {
+    fn from_iter<I: IntoIterator<Item = (K, u64)>>(counts: I) -> Self {
+        Self(counts.into_iter().map(|(name, count)| (name.into(), count)).collect())
+    }
+}
+
+impl Serialize for NamedCounts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, count)| (name, count)))
     }
 }
 

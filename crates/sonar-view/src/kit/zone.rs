@@ -5,11 +5,12 @@ use std::fmt;
 use jiff::tz::{Offset, TimeZone};
 use serde::Serialize;
 use sonar_core::{Timestamp, UtcOffsets};
+use ts_rs::TS;
 
 const NS_PER_MS: u64 = 1_000_000;
 
 /// A zone in JSON: its name, and its offsets at the first and at the last moment of the document.
-#[derive(Serialize, Clone, Default, Debug, PartialEq, Eq)]
+#[derive(Serialize, Clone, Default, Debug, PartialEq, Eq, TS)]
 pub struct ZoneObject {
     name: String,
     /// Seconds east of UTC.

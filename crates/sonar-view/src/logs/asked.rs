@@ -1,6 +1,8 @@
 //! What the typed text of a shape asks of an index: fields compared for equality first, then those of the sort, then
 //! ranges (<https://www.mongodb.com/docs/manual/tutorial/equality-sort-range-guideline/>).
 
+use serde::Serialize;
+
 /// Examined for each document returned, from which on a hint is given.
 pub const MIN_RATIO: f64 = sonar_core::explain::MIN_RATIO;
 /// Documents examined altogether, from which on a hint is given.
@@ -11,7 +13,7 @@ pub const MIN_EXAMINED: u64 = sonar_core::explain::MIN_EXAMINED;
 pub const MIN_SHARE: f64 = 0.01;
 
 /// An index that would serve.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct IndexHint {
     /// Namespace.
     pub namespace: String,

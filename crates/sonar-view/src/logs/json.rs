@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use sonar_core::figures::{Figures, ServerFigures, Share};
 use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Digest, Reading, Row, RowTotals, Source, Subject, Sum};
+use ts_rs::TS;
 
 use super::beyond::RowRemark;
 use super::hint::Suggestion;
-use super::notices::{known, notices};
+use super::notices::{NoticesJson, known};
 use super::{DigestView, IncompletePart, SourceSummary, mean_ns};
 use crate::kit::HiddenObject;
 use crate::kit::json::line;
@@ -43,14 +43,14 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             observed: ObservedJson::of(digest, view.source),
             reading: view.reading.map(reading),
             coverage: view.coverage.map(|coverage| coverage.iter().map(|(name, _, n)| (name, n)).collect()),
-            notices: view.notices.map(notices),
+            notices: view.notices.map(NoticesJson::from),
             filtered: !view.filter.is_empty(),
             hidden: HiddenObject::parts(&view.left_out(), view.sample),
             indexes_known: view.indexes.is_some(),
-            index_hints: super::hint::all(view).iter().map(|one| hint(one, view)).collect(),
+            index_hints: super::hint::all(view).iter().map(|one| IndexHintJson::new(one, view)).collect(),
             remarks: super::beyond::remarks(view)
                 .iter()
-                .filter_map(|(row, one)| remark(row, *one, view))
+                .filter_map(|(row, one)| RemarkJson::new(row, *one, view))
                 .collect(),
             notes: view.notes.clone(),
             lost: view.losses().into_iter().collect(),
@@ -83,18 +83,21 @@ const fn first_rules() -> u32 {
 }
 
 /// A digest as it is saved.
-#[derive(Serialize, Deserialize, Debug)]
-pub(super) struct DigestDocument {
+#[derive(Serialize, Deserialize, Debug, TS)]
+pub(crate) struct DigestDocument {
     pub schema: u32,
+    #[ts(type = "\"digest\"")]
     pub kind: String,
     /// Version of the rules that the shape ids follow.
     #[serde(default = "first_rules")]
     pub shape_rules: u32,
     #[serde(default)]
+    #[ts(as = "About")]
     pub about: Option<About>,
     /// What takes the time, in one sentence; null if no row took any.
     #[serde(skip_deserializing)]
     pub answer: Option<String>,
+    #[ts(type = "\"log\" | \"profile\" | \"wire\"")]
     pub source: String,
     pub by: String,
     /// What was read of each source, where there are several; `totals` and rows then have latencies of the first
@@ -111,7 +114,7 @@ pub(super) struct DigestDocument {
     #[serde(skip_deserializing)]
     pub coverage: Option<BTreeMap<&'static str, u64>>,
     #[serde(skip_deserializing)]
-    pub notices: Option<Value>,
+    pub notices: Option<NoticesJson>,
     /// Rows were left out by a filter.
     #[serde(default)]
     pub filtered: bool,
@@ -123,10 +126,10 @@ pub(super) struct DigestDocument {
     pub indexes_known: bool,
     /// Indexes that may help, each once.
     #[serde(skip_deserializing)]
-    pub index_hints: Vec<Value>,
+    pub index_hints: Vec<IndexHintJson>,
     /// What else stands out about shapes.
     #[serde(skip_deserializing)]
-    pub remarks: Vec<Value>,
+    pub remarks: Vec<RemarkJson>,
     /// What a reader must know before the figures.
     #[serde(skip_deserializing)]
     pub notes: Vec<String>,
@@ -173,8 +176,8 @@ fn points(view: &DigestView<'_>) -> Vec<i64> {
 }
 
 /// The time that rates are divided by, in nanoseconds since the Unix epoch.
-#[derive(Serialize, Deserialize, Copy, Clone, Debug)]
-pub(super) struct ObservedJson {
+#[derive(Serialize, Deserialize, Copy, Clone, Debug, TS)]
+pub(crate) struct ObservedJson {
     pub start_ns: u64,
     pub end_ns: u64,
 }
@@ -187,8 +190,8 @@ impl ObservedJson {
 }
 
 /// What was read of one source.
-#[derive(Serialize, Deserialize, Debug)]
-pub(super) struct SourceObject {
+#[derive(Serialize, Deserialize, Debug, TS)]
+pub(crate) struct SourceObject {
     pub source: String,
     pub files: Vec<String>,
     /// Nanoseconds since the Unix epoch; null where it has no operations.
@@ -222,8 +225,8 @@ impl SourceObject {
 }
 
 /// What each source knows about a row; null where it knows nothing.
-#[derive(Serialize, Deserialize, Debug, Default)]
-pub(super) struct BySource {
+#[derive(Serialize, Deserialize, Debug, Default, TS)]
+pub(crate) struct BySource {
     pub wire: Option<WireObject>,
     pub profile: Option<FiguresObject>,
     pub log: Option<FiguresObject>,
@@ -251,8 +254,8 @@ impl BySource {
 }
 
 /// What the wire alone knows, beside what every source says.
-#[derive(Serialize, Deserialize, Debug)]
-pub(super) struct WireObject {
+#[derive(Serialize, Deserialize, Debug, TS)]
+pub(crate) struct WireObject {
     unanswered: u64,
     unacknowledged: u64,
     outcome_unknown: u64,
@@ -283,49 +286,87 @@ impl WireObject {
 }
 
 /// An index that may help, and the shapes that would use it, the one with the most time first.
-fn hint(suggestion: &Suggestion<'_>, view: &DigestView<'_>) -> Value {
-    let shape = |row: &&Row| {
-        let Subject::Shape { shape, .. } = &row.subject else { return None };
-        Some(json!({
-            "shape_id": shape.id.to_string(),
-            "command": shape.command,
-            "shape": view.form.of(shape),
-            "time_share": view.share(row),
-            "examined_per_returned": row.examined_per_returned(),
-            "plan": super::main_plan(row),
-            "memory_sorts": row.server().memory_sorts,
-        }))
-    };
-    json!({
-        "namespace": suggestion.hint.namespace,
-        "index": suggestion.hint.index,
-        "time_share": suggestion.share,
-        "shapes": suggestion.rows.iter().filter_map(shape).collect::<Vec<_>>(),
-    })
+#[derive(Serialize, Debug, TS)]
+pub(crate) struct IndexHintJson {
+    namespace: String,
+    index: String,
+    time_share: f64,
+    shapes: Vec<HintedShapeJson>,
+}
+
+#[derive(Serialize, Debug, TS)]
+struct HintedShapeJson {
+    shape_id: String,
+    command: String,
+    shape: String,
+    time_share: f64,
+    examined_per_returned: Option<f64>,
+    plan: String,
+    memory_sorts: u64,
+}
+
+impl IndexHintJson {
+    fn new(suggestion: &Suggestion<'_>, view: &DigestView<'_>) -> Self {
+        let shape = |row: &&Row| {
+            let Subject::Shape { shape, .. } = &row.subject else { return None };
+            Some(HintedShapeJson {
+                shape_id: shape.id.to_string(),
+                command: shape.command.to_string(),
+                shape: view.form.of(shape).to_owned(),
+                time_share: view.share(row),
+                examined_per_returned: row.examined_per_returned(),
+                plan: super::main_plan(row).to_owned(),
+                memory_sorts: row.server().memory_sorts,
+            })
+        };
+        Self {
+            namespace: suggestion.hint.namespace.clone(),
+            index: suggestion.hint.index.clone(),
+            time_share: suggestion.share,
+            shapes: suggestion.rows.iter().filter_map(shape).collect(),
+        }
+    }
 }
 
 /// What else stands out about a shape.
-fn remark(row: &Row, remark: RowRemark, view: &DigestView<'_>) -> Option<Value> {
-    let Subject::Shape { shape, .. } = &row.subject else { return None };
-    let calls = match remark {
-        RowRemark::Skip | RowRemark::View => row.figures().calls,
-        RowRemark::Replanned(calls) => calls,
-    };
-    Some(json!({
-        "kind": remark.name(),
-        "shape_id": shape.id.to_string(),
-        "namespace": shape.namespace(),
-        "calls": calls,
-        "view_of": row.server().view_of,
-        "command": shape.command,
-        "shape": view.form.of(shape),
-        "time_share": view.share(row),
-        "words": remark.words(row),
-    }))
+#[derive(Serialize, Debug, TS)]
+pub(crate) struct RemarkJson {
+    /// `skip`, `view` or `replanned`.
+    kind: &'static str,
+    shape_id: String,
+    namespace: String,
+    calls: u64,
+    view_of: Option<String>,
+    command: String,
+    shape: String,
+    time_share: f64,
+    /// What stands out, and what to do.
+    words: String,
 }
 
-#[derive(Serialize, Deserialize, Default, Debug)]
-pub(super) struct DigestRowJson {
+impl RemarkJson {
+    fn new(row: &Row, remark: RowRemark, view: &DigestView<'_>) -> Option<Self> {
+        let Subject::Shape { shape, .. } = &row.subject else { return None };
+        let calls = match remark {
+            RowRemark::Skip | RowRemark::View => row.figures().calls,
+            RowRemark::Replanned(calls) => calls,
+        };
+        Some(Self {
+            kind: remark.name(),
+            shape_id: shape.id.to_string(),
+            namespace: shape.namespace(),
+            calls,
+            view_of: row.server().view_of.as_deref().map(str::to_owned),
+            command: shape.command.to_string(),
+            shape: view.form.of(shape).to_owned(),
+            time_share: view.share(row),
+            words: remark.words(row),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize, Default, Debug, TS)]
+pub(crate) struct DigestRowJson {
     pub shape_id: Option<String>,
     pub ordered_ids: Vec<String>,
     pub identity: Option<String>,
@@ -359,8 +400,8 @@ pub(super) struct DigestRowJson {
     pub figures: FiguresObject,
 }
 
-#[derive(Serialize, Deserialize, Debug)]
-pub(super) struct DigestAppJson {
+#[derive(Serialize, Deserialize, Debug, TS)]
+pub(crate) struct DigestAppJson {
     pub name: String,
     pub calls: u64,
     /// Null where that of the row is.
@@ -427,8 +468,8 @@ impl DigestRowJson {
     }
 }
 
-#[derive(Serialize, Deserialize, Default, Debug)]
-pub(super) struct FiguresObject {
+#[derive(Serialize, Deserialize, Default, Debug, TS)]
+pub(crate) struct FiguresObject {
     pub calls: u64,
     pub entries: u64,
     pub statements: u64,
@@ -452,15 +493,15 @@ pub(super) struct FiguresObject {
     pub timeline: TimelineObject,
 }
 
-#[derive(Serialize, Deserialize, Debug)]
-pub(super) struct PlanObject {
+#[derive(Serialize, Deserialize, Debug, TS)]
+pub(crate) struct PlanObject {
     pub summary: String,
     pub calls: u64,
     pub memory_sorts: u64,
 }
 
-#[derive(Serialize, Deserialize, Default, Debug)]
-pub(super) struct LatencyObject {
+#[derive(Serialize, Deserialize, Default, Debug, TS)]
+pub(crate) struct LatencyObject {
     pub count: u64,
     pub zero: u64,
     /// Null if the latency of no operation is known.
@@ -475,8 +516,8 @@ pub(super) struct LatencyObject {
     pub buckets: Vec<(i32, u64)>,
 }
 
-#[derive(Serialize, Deserialize, Default, Debug)]
-pub(super) struct TimelineObject {
+#[derive(Serialize, Deserialize, Default, Debug, TS)]
+pub(crate) struct TimelineObject {
     pub width_ns: u64,
     /// Begin, calls, sum of latencies in nanoseconds, documents or keys examined.
     pub buckets: Vec<(u64, u64, u64, u64)>,

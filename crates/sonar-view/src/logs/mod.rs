@@ -24,6 +24,7 @@ use sonar_core::figures::Figures;
 use sonar_core::history::Span;
 use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, RowTotals, Subject, Timestamp};
 pub use text::text;
+use ts_rs::TS;
 
 use crate::kit::{self, About, Count, Hidden, Percent, Reason, Zone, plural, sparkline};
 use crate::queries::Form;
@@ -218,7 +219,7 @@ impl SourceSummary {
 }
 
 /// What was not read, or is not known in full.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, TS)]
 pub struct IncompletePart {
     /// `not read`, `left out as asked`, or `known in part`.
     pub way: &'static str,

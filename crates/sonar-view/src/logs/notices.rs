@@ -1,8 +1,8 @@
 //! What a log tells beside operations, as JSON.
 
-use serde_json::{Value, json};
-use sonar_core::notices::Start;
+use serde::Serialize;
 use sonar_core::{Notices, Timestamp};
+use ts_rs::TS;
 
 /// Nanoseconds since the Unix epoch, if the time is known.
 pub(super) fn known(at: Timestamp) -> Option<u64> {
@@ -10,50 +10,97 @@ pub(super) fn known(at: Timestamp) -> Option<u64> {
 }
 
 /// What a log tells beside operations.
-pub(super) fn notices(notices: &Notices) -> Value {
-    let start = |start: &Start| {
-        json!({
-            "at": start.at.unix_ns(),
-            "version": start.version,
-            "pid": start.pid,
-            "port": start.port,
-            "host": start.host,
-        })
-    };
-    let clients = notices.clients.iter().map(|(app, count)| {
-        json!({
-            "app": app.name,
-            "driver": app.driver,
-            "driver_version": app.driver_version,
-            "connections": count,
-        })
-    });
-    let messages = notices.messages.iter().map(|(kind, seen)| {
-        json!({
-            "severity": kind.severity.name(),
-            "component": kind.component,
-            "id": kind.id,
-            "text": kind.text,
-            "count": seen.count,
-            "first": seen.first.unix_ns(),
-            "last": seen.last.unix_ns(),
-        })
-    });
-    json!({
-        "accepted": notices.accepted,
-        "ended": notices.ended,
-        "most_open": notices.most_open,
-        "versions": notices.versions(),
-        "starts": notices.starts.iter().map(start).collect::<Vec<_>>(),
-        "clients": clients.collect::<Vec<_>>(),
-        "slow_replies": {
-            "count": notices.slow_replies.seen.count,
-            "total_ms": notices.slow_replies.total_ms,
-            "longest_ms": notices.slow_replies.longest_ms,
-            "first": known(notices.slow_replies.seen.first),
-            "last": known(notices.slow_replies.seen.last),
-        },
-        "messages": messages.collect::<Vec<_>>(),
-        "messages_other": notices.messages_other,
-    })
+#[derive(Serialize, Debug, TS)]
+pub(crate) struct NoticesJson {
+    accepted: u64,
+    ended: u64,
+    most_open: Option<u64>,
+    versions: Vec<String>,
+    starts: Vec<StartJson>,
+    clients: Vec<LogClientJson>,
+    slow_replies: SlowRepliesJson,
+    messages: Vec<MessageJson>,
+    messages_other: u64,
+}
+
+#[derive(Serialize, Debug, TS)]
+struct StartJson {
+    at: u64,
+    version: String,
+    pid: Option<u32>,
+    port: Option<u16>,
+    host: String,
+}
+
+#[derive(Serialize, Debug, TS)]
+struct LogClientJson {
+    app: String,
+    driver: String,
+    driver_version: String,
+    connections: u64,
+}
+
+#[derive(Serialize, Debug, TS)]
+struct SlowRepliesJson {
+    count: u64,
+    total_ms: u64,
+    longest_ms: u64,
+    first: Option<u64>,
+    last: Option<u64>,
+}
+
+#[derive(Serialize, Debug, TS)]
+struct MessageJson {
+    severity: &'static str,
+    component: String,
+    id: Option<u32>,
+    text: String,
+    count: u64,
+    first: u64,
+    last: u64,
+}
+
+impl From<&Notices> for NoticesJson {
+    fn from(notices: &Notices) -> Self {
+        let starts = notices.starts.iter().map(|start| StartJson {
+            at: start.at.unix_ns(),
+            version: start.version.to_string(),
+            pid: start.pid,
+            port: start.port,
+            host: start.host.to_string(),
+        });
+        let clients = notices.clients.iter().map(|(app, connections)| LogClientJson {
+            app: app.name.to_string(),
+            driver: app.driver.to_string(),
+            driver_version: app.driver_version.to_string(),
+            connections: *connections,
+        });
+        let slow = &notices.slow_replies;
+        let messages = notices.messages.iter().map(|(kind, seen)| MessageJson {
+            severity: kind.severity.name(),
+            component: kind.component.to_string(),
+            id: kind.id,
+            text: kind.text.to_string(),
+            count: seen.count,
+            first: seen.first.unix_ns(),
+            last: seen.last.unix_ns(),
+        });
+        Self {
+            accepted: notices.accepted,
+            ended: notices.ended,
+            most_open: notices.most_open,
+            versions: notices.versions().into_iter().map(str::to_owned).collect(),
+            starts: starts.collect(),
+            clients: clients.collect(),
+            slow_replies: SlowRepliesJson {
+                count: slow.seen.count,
+                total_ms: slow.total_ms,
+                longest_ms: slow.longest_ms,
+                first: known(slow.seen.first),
+                last: known(slow.seen.last),
+            },
+            messages: messages.collect(),
+            messages_other: notices.messages_other,
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use sonar_core::Timestamp;
 use sonar_core::profiler::{Fill, Wrap};
 
@@ -108,36 +108,66 @@ pub fn text<W: Write>(
 /// # Errors
 /// Those of `out`.
 pub fn json(server: &str, rows: &[DatabaseProfile], now: Timestamp, out: impl Write) -> io::Result<()> {
-    let databases: Vec<_> = rows.iter().map(|row| database(row, now)).collect();
-    kit::json::line(&json!({ "server": server, "now_ns": now.unix_ns(), "databases": databases }), out)
+    let databases = rows.iter().map(|row| DatabaseProfileJson::new(row, now)).collect();
+    kit::json::line(&ProfilerStatusDocument { server, now_ns: now.unix_ns(), databases }, out)
 }
 
-fn database(row: &DatabaseProfile, now: Timestamp) -> Value {
-    let fill = row.fill.as_ref();
-    let (wraps_in_ns, turn_ns) = match row.wrap(now) {
-        Wrap::Unknown => (None, None),
-        Wrap::In { ns } => (Some(ns), None),
-        Wrap::Full { turn_ns } => (None, Some(turn_ns)),
-    };
-    json!({
-        "database": row.database,
-        "level": row.level,
-        "slowms": row.slow_ms,
-        "sample_rate": row.sample_rate,
-        "filter": row.filter,
-        "rate_limit": row.rate_limit,
-        "size_max_bytes": fill.and_then(|fill| fill.max_bytes),
-        "size_bytes": fill.map(|fill| fill.size_bytes),
-        "documents": fill.map(|fill| fill.documents),
-        "documents_per_second": fill.and_then(|fill| fill.rate(now)),
-        "oldest_ns": fill.and_then(|fill| fill.oldest).map(Timestamp::unix_ns),
-        "newest_ns": fill.and_then(|fill| fill.newest).map(Timestamp::unix_ns),
-        "span_ns": fill.and_then(Fill::span_ns),
-        "full": fill.map(Fill::is_full),
-        "wraps_in_ns": wraps_in_ns,
-        "turn_ns": turn_ns,
-        "error": row.error,
-    })
+#[derive(Serialize)]
+struct ProfilerStatusDocument<'a> {
+    server: &'a str,
+    now_ns: u64,
+    databases: Vec<DatabaseProfileJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct DatabaseProfileJson<'a> {
+    database: &'a str,
+    level: Option<i32>,
+    slowms: Option<i64>,
+    sample_rate: Option<f64>,
+    filter: Option<&'a str>,
+    rate_limit: Option<i64>,
+    size_max_bytes: Option<u64>,
+    size_bytes: Option<u64>,
+    documents: Option<u64>,
+    documents_per_second: Option<f64>,
+    oldest_ns: Option<u64>,
+    newest_ns: Option<u64>,
+    span_ns: Option<u64>,
+    full: Option<bool>,
+    wraps_in_ns: Option<u64>,
+    turn_ns: Option<u64>,
+    error: Option<&'a str>,
+}
+
+impl<'a> DatabaseProfileJson<'a> {
+    fn new(row: &'a DatabaseProfile, now: Timestamp) -> Self {
+        let fill = row.fill.as_ref();
+        let (wraps_in_ns, turn_ns) = match row.wrap(now) {
+            Wrap::Unknown => (None, None),
+            Wrap::In { ns } => (Some(ns), None),
+            Wrap::Full { turn_ns } => (None, Some(turn_ns)),
+        };
+        Self {
+            database: &row.database,
+            level: row.level,
+            slowms: row.slow_ms,
+            sample_rate: row.sample_rate,
+            filter: row.filter.as_deref(),
+            rate_limit: row.rate_limit,
+            size_max_bytes: fill.and_then(|fill| fill.max_bytes),
+            size_bytes: fill.map(|fill| fill.size_bytes),
+            documents: fill.map(|fill| fill.documents),
+            documents_per_second: fill.and_then(|fill| fill.rate(now)),
+            oldest_ns: fill.and_then(|fill| fill.oldest).map(Timestamp::unix_ns),
+            newest_ns: fill.and_then(|fill| fill.newest).map(Timestamp::unix_ns),
+            span_ns: fill.and_then(Fill::span_ns),
+            full: fill.map(Fill::is_full),
+            wraps_in_ns,
+            turn_ns,
+            error: row.error.as_deref(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use sonar_core::{Execution, Identity, Operation, Outcome, Timestamp};
+use serde::Serialize;
+use sonar_core::{Endpoint, Execution, Identity, Operation, Outcome, ShapeId, Timestamp};
 
-use crate::kit::json::{Shown, name, write_object};
+use crate::kit::json::{Shown, line, name};
 use crate::kit::{Bytes, Escaped, Nanos, UNKNOWN, Zone};
 use crate::queries::Form;
 use crate::queries::each::write_namespace;
@@ -107,47 +108,91 @@ pub fn json(profiled: &Profiled<'_>, form: Form, out: impl Write) -> io::Result<
     let Profiled { op, identity, execution } = profiled;
     let shape = &**op.shape;
     let errors = if let Outcome::Failed(errors) = op.outcome { errors.codes } else { &[] };
-    write_object!(out, {
-        "end_ns": op.end.is_known().then_some(op.end.unix_ns()),
-        "latency_ns": op.latency_ns,
-        "client": Shown(op.client),
-        "class": op.class.name(),
-        "command": op.command,
-        "database": name(&shape.database),
-        "collection": name(&shape.collection),
-        "shape_id": Shown(shape.id),
-        "ordered_id": Shown(op.ordered_id),
-        "identity": identity.name(),
-        "shape": form.of(shape),
-        "shape_cut": shape.cut,
-        "statements": op.statement_count,
-        "app": name(&op.app.name),
-        "outcome": op.outcome.name(),
-        "error_codes": errors.iter().map(|(code, _)| *code).collect::<Vec<_>>(),
-        "plan": name(execution.plan),
-        "collection_scan": execution.flags.collection_scan,
-        "memory_sort": execution.flags.memory_sort,
-        "used_disk": execution.flags.used_disk,
-        "replanned": execution.flags.replanned,
-        "keys_examined": execution.keys_examined,
-        "docs_examined": execution.docs_examined,
-        "docs_returned": op.docs_returned,
-        "docs_affected": op.docs_affected,
-        "yields": execution.yields,
-        "write_conflicts": execution.write_conflicts,
-        "lock_wait_us": execution.lock_wait_us,
-        "storage_read_bytes": execution.storage_read_bytes,
-        "storage_read_us": execution.storage_read_us,
-        "storage_written_bytes": execution.storage_written_bytes,
-        "cpu_ns": execution.cpu_ns,
-        "planning_us": execution.planning_us,
-        "queued_us": execution.queued_us,
-        "response_bytes": op.response_bytes,
-        "cursor_id": op.cursor_id,
-        "query_hash": name(execution.query_hash),
-        "query_shape_hash": name(execution.query_shape_hash),
-        "weight": execution.weight(),
-    })
+    let document = ProfiledDocument {
+        end_ns: op.end.is_known().then_some(op.end.unix_ns()),
+        latency_ns: op.latency_ns,
+        client: Shown(op.client),
+        class: op.class.name(),
+        command: op.command,
+        database: name(&shape.database),
+        collection: name(&shape.collection),
+        shape_id: Shown(shape.id),
+        ordered_id: Shown(op.ordered_id),
+        identity: identity.name(),
+        shape: form.of(shape),
+        shape_cut: shape.cut,
+        statements: op.statement_count,
+        app: name(&op.app.name),
+        outcome: op.outcome.name(),
+        error_codes: errors.iter().map(|(code, _)| *code).collect(),
+        plan: name(execution.plan),
+        collection_scan: execution.flags.collection_scan,
+        memory_sort: execution.flags.memory_sort,
+        used_disk: execution.flags.used_disk,
+        replanned: execution.flags.replanned,
+        keys_examined: execution.keys_examined,
+        docs_examined: execution.docs_examined,
+        docs_returned: op.docs_returned,
+        docs_affected: op.docs_affected,
+        yields: execution.yields,
+        write_conflicts: execution.write_conflicts,
+        lock_wait_us: execution.lock_wait_us,
+        storage_read_bytes: execution.storage_read_bytes,
+        storage_read_us: execution.storage_read_us,
+        storage_written_bytes: execution.storage_written_bytes,
+        cpu_ns: execution.cpu_ns,
+        planning_us: execution.planning_us,
+        queued_us: execution.queued_us,
+        response_bytes: op.response_bytes,
+        cursor_id: op.cursor_id,
+        query_hash: name(execution.query_hash),
+        query_shape_hash: name(execution.query_shape_hash),
+        weight: execution.weight(),
+    };
+    line(&document, out)
+}
+
+#[derive(Serialize)]
+struct ProfiledDocument<'a> {
+    end_ns: Option<u64>,
+    latency_ns: Option<u64>,
+    client: Shown<Endpoint>,
+    class: &'static str,
+    command: &'a str,
+    database: Option<&'a str>,
+    collection: Option<&'a str>,
+    shape_id: Shown<ShapeId>,
+    ordered_id: Shown<ShapeId>,
+    identity: &'static str,
+    shape: &'a str,
+    shape_cut: bool,
+    statements: u32,
+    app: Option<&'a str>,
+    outcome: &'static str,
+    error_codes: Vec<i32>,
+    plan: Option<&'a str>,
+    collection_scan: bool,
+    memory_sort: bool,
+    used_disk: bool,
+    replanned: bool,
+    keys_examined: Option<u64>,
+    docs_examined: Option<u64>,
+    docs_returned: Option<u64>,
+    docs_affected: Option<u64>,
+    yields: Option<u64>,
+    write_conflicts: Option<u64>,
+    lock_wait_us: Option<u64>,
+    storage_read_bytes: Option<u64>,
+    storage_read_us: Option<u64>,
+    storage_written_bytes: Option<u64>,
+    cpu_ns: Option<u64>,
+    planning_us: Option<u64>,
+    queued_us: Option<u64>,
+    response_bytes: u64,
+    cursor_id: Option<i64>,
+    query_hash: Option<&'a str>,
+    query_shape_hash: Option<&'a str>,
+    weight: u64,
 }
 
 /// Documents that were overwritten before they were read.
@@ -170,12 +215,23 @@ pub struct MissedDocuments<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn missed_json(missed: &MissedDocuments<'_>, out: impl Write) -> io::Result<()> {
-    write_object!(out, {
-        "missed": true,
-        "database": missed.database,
-        "from_ns": missed.from.map(Timestamp::unix_ns),
-        "to_ns": missed.to.map(Timestamp::unix_ns),
-        "documents": missed.documents,
-        "about": missed.about,
-    })
+    let document = MissedDocument {
+        missed: true,
+        database: missed.database,
+        from_ns: missed.from.map(Timestamp::unix_ns),
+        to_ns: missed.to.map(Timestamp::unix_ns),
+        documents: missed.documents,
+        about: missed.about,
+    };
+    line(&document, out)
+}
+
+#[derive(Serialize)]
+struct MissedDocument<'a> {
+    missed: bool,
+    database: &'a str,
+    from_ns: Option<u64>,
+    to_ns: Option<u64>,
+    documents: Option<u64>,
+    about: Option<u64>,
 }

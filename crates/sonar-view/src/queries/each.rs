@@ -7,10 +7,10 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use sonar_core::time::NS_PER_S;
-use sonar_core::{Operation, Outcome, ShapeInfo, Statement};
+use sonar_core::{Endpoint, Operation, Outcome, ShapeId, ShapeInfo, Statement};
 
 use super::Form;
-use crate::kit::json::{Shown, name, write_object};
+use crate::kit::json::{Shown, line, name};
 use crate::kit::{Count, Escaped, Nanos, UNKNOWN, Zone};
 
 /// Writes one line for people: time, client, namespace, command, latency, bytes in and out, documents,
@@ -109,43 +109,87 @@ impl TimeText {
 /// Those of `out`.
 pub fn json(op: &Operation<'_>, form: Form, out: impl Write) -> io::Result<()> {
     let shape = &**op.shape;
-    write_object!(out, {
-        "start_ns": op.start.unix_ns(),
-        "end_ns": op.end.unix_ns(),
-        "latency_ns": op.latency_ns,
-        "transfer_ns": op.transfer_ns,
-        "client": Shown(op.client),
-        "server": Shown(op.server),
-        "role": op.role.name(),
-        "class": op.class.name(),
-        "command": op.command,
-        "database": name(&shape.database),
-        "collection": name(&shape.collection),
-        "shape_id": Shown(shape.id),
-        "ordered_id": Shown(op.ordered_id),
-        "shape": form.of(shape),
-        "shape_cut": shape.cut,
-        "statements": op.statement_count,
-        "statement_shapes": Statements(op.statements),
-        "request_id": op.request_id,
-        "cursor_id": op.cursor_id,
-        "opcode": op.opcode.name(),
-        "compressor": op.compressor.map(|compressor| compressor.name()),
-        "tls": op.tls.is_some(),
-        "tls_version": op.tls.and_then(|suite| suite.version_name()),
-        "tls_cipher": op.tls.and_then(|suite| suite.cipher_name()),
-        "app": name(&op.app.name),
-        "driver": name(&op.app.driver),
-        "driver_version": name(&op.app.driver_version),
-        "joined_late": op.app.joined_late,
-        "request_bytes": op.request_bytes,
-        "response_bytes": op.response_bytes,
-        "docs_returned": op.docs_returned,
-        "docs_matched": op.docs_matched,
-        "docs_affected": op.docs_affected,
-        "outcome": op.outcome.name(),
-        "errors": EachErrors(op.outcome),
-    } if "values": op.values)
+    let document = EachDocument {
+        start_ns: op.start.unix_ns(),
+        end_ns: op.end.unix_ns(),
+        latency_ns: op.latency_ns,
+        transfer_ns: op.transfer_ns,
+        client: Shown(op.client),
+        server: Shown(op.server),
+        role: op.role.name(),
+        class: op.class.name(),
+        command: op.command,
+        database: name(&shape.database),
+        collection: name(&shape.collection),
+        shape_id: Shown(shape.id),
+        ordered_id: Shown(op.ordered_id),
+        shape: form.of(shape),
+        shape_cut: shape.cut,
+        statements: op.statement_count,
+        statement_shapes: Statements(op.statements),
+        request_id: op.request_id,
+        cursor_id: op.cursor_id,
+        opcode: op.opcode.name(),
+        compressor: op.compressor.map(|compressor| compressor.name()),
+        tls: op.tls.is_some(),
+        tls_version: op.tls.and_then(|suite| suite.version_name()),
+        tls_cipher: op.tls.and_then(|suite| suite.cipher_name()),
+        app: name(&op.app.name),
+        driver: name(&op.app.driver),
+        driver_version: name(&op.app.driver_version),
+        joined_late: op.app.joined_late,
+        request_bytes: op.request_bytes,
+        response_bytes: op.response_bytes,
+        docs_returned: op.docs_returned,
+        docs_matched: op.docs_matched,
+        docs_affected: op.docs_affected,
+        outcome: op.outcome.name(),
+        errors: EachErrors(op.outcome),
+        values: op.values,
+    };
+    line(&document, out)
+}
+
+#[derive(Serialize)]
+struct EachDocument<'a> {
+    start_ns: u64,
+    end_ns: u64,
+    latency_ns: Option<u64>,
+    transfer_ns: Option<u64>,
+    client: Shown<Endpoint>,
+    server: Shown<Endpoint>,
+    role: &'static str,
+    class: &'static str,
+    command: &'a str,
+    database: Option<&'a str>,
+    collection: Option<&'a str>,
+    shape_id: Shown<ShapeId>,
+    ordered_id: Shown<ShapeId>,
+    shape: &'a str,
+    shape_cut: bool,
+    statements: u32,
+    statement_shapes: Statements<'a>,
+    request_id: u32,
+    cursor_id: Option<i64>,
+    opcode: &'static str,
+    compressor: Option<&'static str>,
+    tls: bool,
+    tls_version: Option<&'static str>,
+    tls_cipher: Option<String>,
+    app: Option<&'a str>,
+    driver: Option<&'a str>,
+    driver_version: Option<&'a str>,
+    joined_late: bool,
+    request_bytes: u64,
+    response_bytes: u64,
+    docs_returned: Option<u64>,
+    docs_matched: Option<u64>,
+    docs_affected: Option<u64>,
+    outcome: &'static str,
+    errors: EachErrors<'a>,
+    /// Only where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<&'a str>,
 }
 
 struct Statements<'a>(&'a [Statement]);

@@ -1,10 +1,11 @@
 //! The state of the servers of this host, beside their queries.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use sonar_core::history::HistoryWindow;
 use sonar_core::internals::{GlanceFigure, ServerGlance};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Timestamp, Window};
+use ts_rs::TS;
 
 use crate::kit::{Bytes, Count, Nanos, Percent, escape};
 
@@ -22,6 +23,38 @@ pub struct ServerState {
     pub port: u16,
     /// Its figures.
     pub glance: ServerGlance,
+}
+
+/// The same as an object with stable names; what is not known is `null`.
+#[derive(Serialize, TS)]
+pub(crate) struct ServerStateJson<'a> {
+    program: Option<&'a str>,
+    port: u16,
+    sampled_ns: u64,
+    connections: Option<u64>,
+    queued_reads: Option<u64>,
+    queued_writes: Option<u64>,
+    cache_used_percent: Option<f64>,
+    cache_dirty_percent: Option<f64>,
+    resident_bytes: Option<u64>,
+    lag_ms: Option<u64>,
+}
+
+impl<'a> From<&'a ServerState> for ServerStateJson<'a> {
+    fn from(ServerState { program, port, glance }: &'a ServerState) -> Self {
+        Self {
+            program: program.as_deref(),
+            port: *port,
+            sampled_ns: glance.at.unix_ns(),
+            connections: glance.connections,
+            queued_reads: glance.queued_reads,
+            queued_writes: glance.queued_writes,
+            cache_used_percent: glance.cache_used_percent,
+            cache_dirty_percent: glance.cache_dirty_percent,
+            resident_bytes: glance.resident_bytes,
+            lag_ms: glance.lag_ms,
+        }
+    }
 }
 
 /// A stored window, and the state of the servers at its end.
@@ -75,23 +108,6 @@ impl ServerState {
     pub fn at_end_of(stored: &HistoryWindow) -> Vec<Self> {
         let own = stored.last_states().into_iter().filter(|(server, _)| server.ip().is_unspecified());
         own.map(|(server, glance)| Self { program: None, port: server.port, glance }).collect()
-    }
-
-    /// As an object with stable names; what is not known is `null`.
-    pub(crate) fn json(&self) -> Value {
-        let Self { program, port, glance } = self;
-        json!({
-            "program": program,
-            "port": port,
-            "sampled_ns": glance.at.unix_ns(),
-            "connections": glance.connections,
-            "queued_reads": glance.queued_reads,
-            "queued_writes": glance.queued_writes,
-            "cache_used_percent": glance.cache_used_percent,
-            "cache_dirty_percent": glance.cache_dirty_percent,
-            "resident_bytes": glance.resident_bytes,
-            "lag_ms": glance.lag_ms,
-        })
     }
 
     /// Its program and its port.

@@ -1,6 +1,8 @@
 //! Why there is nothing to show, and what to do about it.
 
+use serde::Serialize;
 use sonar_core::Coverage;
+use ts_rs::TS;
 
 use super::advice::snap_length;
 use crate::kit::plural;
@@ -31,7 +33,7 @@ pub struct CapturedNetwork {
 }
 
 /// Why no operation was seen.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, TS)]
 pub struct Silence {
     /// The stable name in JSON.
     pub reason: &'static str,

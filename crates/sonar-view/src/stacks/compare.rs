@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sonar_core::compare::holm;
 use sonar_core::stacks::{SampleShare, without_namespace};
+use ts_rs::TS;
 
 use super::report::{SCHEMA, StackReport, StackRow};
 use crate::kit::{About, Fitting, Percent, escape, json, plural};
@@ -18,11 +19,12 @@ const MOST: usize = 10;
 const LEAST: f64 = 0.005;
 
 /// The comparison of two runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct StackComparison {
     /// Version of the schema of this document.
     pub schema: u32,
     /// `stacks_compare`.
+    #[ts(type = "\"stacks_compare\"")]
     pub kind: &'static str,
     /// Where it comes from: the names of the runs are its sources.
     pub about: About,
@@ -37,7 +39,7 @@ pub struct StackComparison {
 }
 
 /// What differs in one respect.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, TS)]
 pub struct ShareChanges {
     /// Those that differ beyond chance.
     pub changed: Vec<ShareChange>,
@@ -46,7 +48,7 @@ pub struct ShareChanges {
 }
 
 /// One class or function.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
 pub struct ShareChange {
     /// Its name.
     pub name: String,

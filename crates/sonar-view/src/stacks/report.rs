@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sonar_core::files::ThreadRole;
 use sonar_core::stacks::{SampledStack, StackKey, StackTable, is_machinery};
+use ts_rs::TS;
 
 use crate::kit::{About, json};
 
@@ -17,11 +18,12 @@ pub const MOST_BYTES: u64 = 256 << 20;
 const KIND: &str = "stacks";
 
 /// What was seen of a process.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
 pub struct StackReport {
     /// Version of the schema.
     pub schema: u32,
     /// `stacks`.
+    #[ts(type = "\"stacks\"")]
     pub kind: String,
     /// Where it comes from.
     pub about: About,
@@ -58,7 +60,7 @@ pub struct StackReport {
 }
 
 /// The process that was sampled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct StackProcess {
     /// Its number.
     pub pid: u32,
@@ -67,7 +69,7 @@ pub struct StackProcess {
 }
 
 /// Samples with the same stack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct StackRow {
     /// What the threads wait for, or that they run.
     pub class: String,
@@ -90,7 +92,7 @@ pub struct StackRow {
 }
 
 /// A function on a stack.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, TS)]
 pub struct StackFrame {
     /// Its name; `?` if no symbol covers the address.
     pub function: String,

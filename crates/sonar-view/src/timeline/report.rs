@@ -4,17 +4,19 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use sonar_core::history::EventKind;
+use ts_rs::TS;
 
 use crate::changes::GapJson;
 use crate::kit::json::line;
 use crate::kit::{About, ZoneObject};
 
 /// Figures and events on one axis of time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct TimelineReport {
     /// Version of the schema.
     pub schema: u32,
     /// `timeline`.
+    #[ts(type = "\"timeline\"")]
     pub kind: &'static str,
     /// Where it comes from; its span is the axis.
     pub about: About,
@@ -35,7 +37,7 @@ pub struct TimelineReport {
 }
 
 /// One figure over time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct LaneJson {
     /// `queries`, `internals` or `machine`.
     pub group: &'static str,
@@ -56,7 +58,7 @@ pub struct LaneJson {
 }
 
 /// One event.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct EventJson {
     /// When, in nanoseconds since 1970.
     pub time_ns: u64,

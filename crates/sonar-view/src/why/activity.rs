@@ -3,12 +3,13 @@
 use serde::Serialize;
 use sonar_core::Timestamp;
 use sonar_core::time_split::{Activity, ActivityInterval};
+use ts_rs::TS;
 
 use super::parts::{PartJson, ShownPart};
 use crate::kit::sparkline;
 
 /// Average number of operations in progress, by interval.
-#[derive(Clone, Debug, Serialize, PartialEq)]
+#[derive(Clone, Debug, Serialize, PartialEq, TS)]
 pub struct ActivityJson {
     /// The start of the first interval, in nanoseconds since 1970.
     pub start_ns: u64,
@@ -21,7 +22,7 @@ pub struct ActivityJson {
 }
 
 /// Operations that did one thing.
-#[derive(Clone, Debug, Serialize, PartialEq)]
+#[derive(Clone, Debug, Serialize, PartialEq, TS)]
 pub struct PartActivityJson {
     /// What they did.
     pub part: ShownPart,

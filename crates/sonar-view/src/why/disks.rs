@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 use sonar_core::disk::{DeviceCounters, DiskRates};
+use ts_rs::TS;
 
 use crate::disk::estimate::best_random_reads;
 use crate::disk::run::BenchReport;
 use crate::kit::{Count, Percent, plural};
 
 /// The load of a disk during the trace, by all processes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct DiskLoadJson {
     /// Its name, as in `/proc/diskstats`.
     pub name: String,

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use sonar_core::time_split::{JoinCounts, TimePart};
+use ts_rs::TS;
 
 use super::activity::ActivityJson;
 use super::disks::DiskLoadJson;
@@ -16,11 +17,12 @@ use crate::kit::About;
 use crate::kit::json::line;
 
 /// Where the time of operations went.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct WhyReport {
     /// Version of the schema.
     pub schema: u32,
     /// `why`.
+    #[ts(type = "\"why\"")]
     pub kind: &'static str,
     /// Where it comes from.
     pub about: About,
@@ -67,7 +69,7 @@ pub struct WhyReport {
 }
 
 /// Where the time of one shape went.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct ShapeTimeJson {
     /// What names the shape: `wire`, or `log` or `profile` for operations that were not captured; `thread_name` for
     /// those without a shape.
@@ -131,7 +133,7 @@ pub struct ShapeTimeJson {
 }
 
 /// Who ended waits.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct BlockerJson {
     /// The thread's id.
     pub thread: u32,
@@ -152,7 +154,7 @@ pub struct BlockerJson {
 }
 
 /// What the threads of one name did outside operations.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct ThreadRoleJson {
     /// The name without numbers: `conn`, `JournalFlusher`.
     pub role: String,
@@ -169,7 +171,7 @@ pub struct ThreadRoleJson {
 }
 
 /// What was seen and what was not.
-#[derive(Copy, Clone, Debug, Default, Serialize)]
+#[derive(Copy, Clone, Debug, Default, Serialize, TS)]
 pub struct SplitCoverageJson {
     /// Operations whose time was divided.
     pub joined: u64,

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use sonar_core::time_split::{FileReads, ShapeSplit};
+use ts_rs::TS;
 
 use super::parts::share;
 use crate::kit::{Bytes, Fitting, Grouped, Heading, Nanos, Percent, TextTable, escape};
@@ -16,7 +17,7 @@ const MAX_SHOWN: usize = 8;
 const MAX_LINES: usize = 5;
 
 /// A file that operations waited for.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct FileJson {
     /// The collection or index, else the name of the file; null if that is no longer known.
     pub name: Option<String>,
@@ -42,7 +43,7 @@ impl FileJson {
 }
 
 /// A file with the shapes that waited for it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct FileWaitsJson {
     /// The file, with the waits of all shapes.
     #[serde(flatten)]
@@ -52,7 +53,7 @@ pub struct FileWaitsJson {
 }
 
 /// What one shape waited for in a file.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct FileShapeJson {
     /// The id of the shape.
     pub shape_id: String,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use sonar_core::time_split::{InFlightOperation, WireOperation};
+use ts_rs::TS;
 
 use super::parts::{self, PartJson, ShownPart};
 use crate::kit::{Fitting, Heading, Nanos, TextTable, escape};
@@ -28,7 +29,7 @@ pub struct UnfinishedOperation {
 }
 
 /// An operation in progress.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct InProgressJson {
     /// The thread that executes it.
     pub thread: u32,

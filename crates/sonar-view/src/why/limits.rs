@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use sonar_core::machine::ControlGroup;
 use sonar_core::words::processors;
+use ts_rs::TS;
 
 use crate::kit::Percent;
 
@@ -12,7 +13,7 @@ use crate::kit::Percent;
 const MIN_THROTTLED: f64 = 0.05;
 
 /// A process whose control group limits processor time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
 pub struct ProcessLimitJson {
     /// Its number.
     pub process: u32,

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use serde::{Serialize, Serializer};
 use sonar_core::Histogram;
 use sonar_core::time_split::{REST, ShapeSplit, TimePart, TimeSplit, WaitTotal};
+use ts_rs::TS;
 
 /// The most wait classes to show for a part.
 const MAX_CLASSES: usize = 8;
@@ -16,7 +17,7 @@ pub(super) const WITHOUT_STACK: &str = "waits without a stack";
 const NOTABLE_WITHOUT_STACK: f64 = 0.05;
 
 /// A part of a time.
-#[derive(Clone, Debug, Serialize, PartialEq)]
+#[derive(Clone, Debug, Serialize, PartialEq, TS)]
 pub struct PartJson {
     /// Which part; in JSON its stable name.
     pub part: ShownPart,
@@ -36,7 +37,7 @@ pub struct PartJson {
 }
 
 /// Long waits of one class, or samples of one function.
-#[derive(Clone, Debug, Serialize, PartialEq)]
+#[derive(Clone, Debug, Serialize, PartialEq, TS)]
 pub struct WaitClassJson {
     /// Its name, as in `mongosonar stacks`; for a function `in NAME`.
     pub class: String,
@@ -50,7 +51,8 @@ pub struct WaitClassJson {
 }
 
 /// What an operation spent a part of its time on.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, TS)]
+#[ts(type = "string")]
 pub enum ShownPart {
     /// Measured at the thread.
     Measured(TimePart),

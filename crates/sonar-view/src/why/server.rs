@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sonar_core::Sum;
 use sonar_core::time_split::{REST, ServerEvidence, ServerJoinCounts};
+use ts_rs::TS;
 
 use crate::kit::{Bytes, Count, Fitting, Grouped, Nanos, escape, plural};
 
@@ -19,7 +20,7 @@ const MANY_EXAMINED: f64 = 100.0;
 const WASTED: f64 = 10.0;
 
 /// What the server's log or profiler says of operations of a shape.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct ServerEvidenceJson {
     /// Operations that it describes: the slow ones.
     pub operations: u64,
@@ -41,7 +42,7 @@ pub struct ServerEvidenceJson {
 }
 
 /// Operations with a plan.
-#[derive(Clone, Debug, Serialize, PartialEq)]
+#[derive(Clone, Debug, Serialize, PartialEq, TS)]
 pub struct PlanCountJson {
     /// Its summary, as the server writes it.
     pub plan: String,
@@ -50,7 +51,7 @@ pub struct PlanCountJson {
 }
 
 /// A figure of the server.
-#[derive(Copy, Clone, Debug, Serialize, PartialEq)]
+#[derive(Copy, Clone, Debug, Serialize, PartialEq, TS)]
 pub struct ServerFigureJson {
     /// Sum.
     pub total: u64,
@@ -61,7 +62,7 @@ pub struct ServerFigureJson {
 }
 
 /// Which logs and profiles were read, and what belonged to an operation of a thread.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, TS)]
 pub struct ServerSourcesJson {
     /// Paths of the logs.
     pub logs: Vec<String>,
@@ -78,7 +79,7 @@ pub struct ServerSourcesJson {
 }
 
 /// Where the profile of the named server was read, and what of it was not.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, TS)]
 pub struct ServerProfileJson {
     /// Address of the server; empty if it was not reached.
     pub server: String,
@@ -95,7 +96,7 @@ pub struct ServerProfileJson {
 }
 
 /// The profiler of a database.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, TS)]
 pub struct ProfiledDatabaseJson {
     /// Its name.
     pub database: String,
@@ -106,7 +107,7 @@ pub struct ProfiledDatabaseJson {
 }
 
 /// Operations of a log or a profile.
-#[derive(Copy, Clone, Debug, Default, Serialize)]
+#[derive(Copy, Clone, Debug, Default, Serialize, TS)]
 pub struct ServerJoinJson {
     /// They belong to an operation of a thread.
     pub joined: u64,

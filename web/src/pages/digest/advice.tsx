@@ -3,9 +3,9 @@
 import type { Column } from "../../parts/columns";
 import { count, percent, visible } from "../../parts/format";
 import { Table } from "../../parts/table";
-import type { Digest, Remark } from "../../report";
+import type { DigestDocument, RemarkJson } from "../../report";
 
-export function Hints({ report }: { report: Digest }) {
+export function Hints({ report }: { report: DigestDocument }) {
   if (report.index_hints.length === 0) return null;
   return (
     <section>
@@ -49,7 +49,7 @@ export function Hints({ report }: { report: Digest }) {
   );
 }
 
-export const REMARKS: Column<Remark>[] = [
+export const REMARKS: Column<RemarkJson>[] = [
   {
     name: "time",
     value: ({ time_share }) => time_share,
@@ -63,7 +63,7 @@ export const REMARKS: Column<Remark>[] = [
 ];
 
 /** What stands out about shapes, beside the indexes that they want. */
-export function Remarks({ remarks }: { remarks: readonly Remark[] }) {
+export function Remarks({ remarks }: { remarks: readonly RemarkJson[] }) {
   if (remarks.length === 0) return null;
   return (
     <section>

@@ -10,14 +10,14 @@ import { scatter, unpack } from "../../parts/scatter";
 import { logTicks, timeTicks } from "../../parts/ticks";
 import type { Clock } from "../../parts/time";
 import { begins, grid, rates, widest } from "../../parts/timeline";
-import type { Digest, Latency } from "../../report";
+import type { DigestDocument, LatencyObject } from "../../report";
 import { label, place } from "./row";
 
 /** Columns of the chart over time. */
 const MOST_COLUMNS = 160;
 
 export interface ChartsProps {
-  report: Digest;
+  report: DigestDocument;
   clock: Clock;
   extent: Range;
   range: Range | null;
@@ -81,7 +81,7 @@ export function OverTime({ report, clock, extent, range, onRange, chosen }: Char
 }
 
 /** Which operations have a point, and why the others have none. */
-export function pointsNote(report: Digest, shown: number): string {
+export function pointsNote(report: DigestDocument, shown: number): string {
   const seen = report.points_seen ?? shown;
   // Of several sources, one has single operations.
   const several = (report.sources ?? []).length > 1;
@@ -157,7 +157,7 @@ export function EachOperation({
 const short = (ns: number): string => brief(duration(ns));
 
 /** Latency as a histogram, in quarters of a power of two. */
-export function Histogram({ latency, precision }: { latency: Latency; precision: number }) {
+export function Histogram({ latency, precision }: { latency: LatencyObject; precision: number }) {
   const bars = useMemo(() => {
     const groups = new Map<number, number>();
     for (const [index, n] of latency.buckets)

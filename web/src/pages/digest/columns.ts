@@ -2,16 +2,16 @@
 
 import type { Column } from "../../parts/columns";
 import { count, percent, rounded } from "../../parts/format";
-import type { Digest, DigestRow } from "../../report";
+import type { DigestDocument, DigestRowJson } from "../../report";
 import { label, mean, meanText, place, plan, sum, sumText, waitsOf } from "./row";
 
-export function columnsOf(report: Digest): Column<DigestRow>[] {
+export function columnsOf(report: DigestDocument): Column<DigestRowJson>[] {
   const time = (
     name: string,
     about: string,
     rank: number,
-    of: (row: DigestRow) => number | null,
-  ): Column<DigestRow> => ({
+    of: (row: DigestRowJson) => number | null,
+  ): Column<DigestRowJson> => ({
     name,
     value: of,
     format: (ns) => rounded(ns, report.precision_ns),
@@ -19,21 +19,21 @@ export function columnsOf(report: Digest): Column<DigestRow>[] {
     rank,
     zero: true,
   });
-  const each = (name: string, about: string, rank: number, sum: string): Column<DigestRow> => ({
+  const each = (name: string, about: string, rank: number, sum: string): Column<DigestRowJson> => ({
     name,
     value: (row) => mean(row, sum),
     format: count,
     about,
     rank,
   });
-  const all = (name: string, about: string, rank: number, of: string): Column<DigestRow> => ({
+  const all = (name: string, about: string, rank: number, of: string): Column<DigestRowJson> => ({
     name,
     value: (row) => sum(row, of),
     format: (value) => sumText(of, value),
     about,
     rank,
   });
-  const columns: Column<DigestRow>[] = [
+  const columns: Column<DigestRowJson>[] = [
     { name: "calls", value: (row) => row.calls, format: count, about: "operations", rank: 1, zero: true },
     {
       name: "time",

@@ -2,7 +2,7 @@
 
 import { exact } from "../../parts/format";
 import { Table } from "../../parts/table";
-import type { Digest } from "../../report";
+import type { DigestDocument } from "../../report";
 
 const WAYS: Record<string, string> = {
   "not read": "not all was read",
@@ -11,18 +11,18 @@ const WAYS: Record<string, string> = {
 };
 
 /** What was not read or is not known in full, a sentence for each way. */
-export const incomplete = (report: Digest): string[] =>
+export const incomplete = (report: DigestDocument): string[] =>
   (report.incomplete ?? []).map(({ way, what }) => `${way[0]?.toUpperCase()}${way.slice(1)}: ${what.join("; ")}`);
 
 /** Whether all of it was read, as the text says it. */
-export function coverageTitle(report: Digest): string {
+export function coverageTitle(report: DigestDocument): string {
   const lost = Object.values(report.lost).some((n) => n > 0);
   const ways = (report.incomplete ?? []).map(({ way }) => WAYS[way] ?? way);
   const parts = [...new Set([...(lost ? ["not all was read"] : []), ...ways])];
   return `Coverage: ${parts.join(", ") || "all of it was read"}`;
 }
 
-export function Coverage({ report }: { report: Digest }) {
+export function Coverage({ report }: { report: DigestDocument }) {
   const counters = Object.entries({ ...report.reading, ...report.coverage }).filter(([, n]) => n > 0);
   if (counters.length === 0) return null;
   return (

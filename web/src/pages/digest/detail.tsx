@@ -4,11 +4,11 @@ import { exact, rounded, visible } from "../../parts/format";
 import { type Fact, Facts } from "../../parts/shell";
 import { Table } from "../../parts/table";
 import { type Clock, seconds } from "../../parts/time";
-import type { Digest, DigestRow } from "../../report";
+import type { DigestDocument, DigestRowJson } from "../../report";
 import { Histogram } from "./charts";
 import { caller, label, sumText } from "./row";
 
-export function Detail({ row, report, clock }: { row: DigestRow; report: Digest; clock: Clock }) {
+export function Detail({ row, report, clock }: { row: DigestRowJson; report: DigestDocument; clock: Clock }) {
   const sums = Object.entries(row.sums);
   const errors = Object.entries(row.errors ?? {});
   const facts: Fact[] = [

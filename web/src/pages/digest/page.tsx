@@ -8,7 +8,7 @@ import { colour } from "../../parts/palette";
 import { Lost, Shell, Tile, Words } from "../../parts/shell";
 import { Table } from "../../parts/table";
 import { Clock, seconds } from "../../parts/time";
-import type { Digest, DigestRow } from "../../report";
+import type { DigestDocument, DigestRowJson } from "../../report";
 import { Hints, Remarks } from "./advice";
 import { EachOperation, OverTime } from "./charts";
 import { columnsOf } from "./columns";
@@ -20,13 +20,13 @@ import { Server } from "./server";
 const TITLES = { log: "Log report", profile: "Profile report", wire: "Capture report" };
 const SOURCES = { log: "of a log", profile: "of a profile", wire: "captured on the wire" };
 
-export function DigestPage({ report }: { report: Digest }) {
+export function DigestPage({ report }: { report: DigestDocument }) {
   const { totals, rows } = report;
   const begin = seconds(totals.first_seen ?? 0);
   const [first, last] = [begin, Math.max(seconds(totals.last_seen ?? 0), begin + 1e-3)];
   const clock = useMemo(() => new Clock(report.zone, first, last), []);
   const [range, setRange] = useState<Range | null>(null);
-  const [chosen, choose] = useState<DigestRow | null>(null);
+  const [chosen, choose] = useState<DigestRowJson | null>(null);
   const places = useMemo(() => new Map(rows.map((row, at) => [row, at])), []);
   const columns = useMemo(() => columnsOf(report), []);
   const time = (ns: number | null) => rounded(ns, report.precision_ns);

@@ -1,7 +1,7 @@
 // A row of a digest in words: its label, place, plan and waits.
 
 import { bytes, count, duration, rounded, visible } from "../../parts/format";
-import type { DigestRow, Latency, Tally } from "../../report";
+import type { DigestRowJson, LatencyObject, FiguresObject } from "../../report";
 
 const DOUBTS: Record<string, string> = {
   partial: "(partial) ",
@@ -14,7 +14,7 @@ export const caller = (app: string, driver = ""): string =>
   visible(app) || (driver ? `(${visible(driver)})` : "(no name)");
 
 /** What a row is about, as text. */
-export function label(row: DigestRow): string {
+export function label(row: DigestRowJson): string {
   if (row.shape != null) {
     const doubt = DOUBTS[row.identity ?? ""] ?? "";
     return visible(row.identity === "exact" || row.identity === "partial" ? doubt + row.shape : doubt || row.shape);
@@ -27,12 +27,12 @@ export function label(row: DigestRow): string {
 }
 
 /** Its command and namespace. */
-export const place = (row: DigestRow): string =>
+export const place = (row: DigestRowJson): string =>
   row.command == null ? "" : visible(`${row.command} ${row.database}${row.collection ? "." + row.collection : ""}`);
 
 /** The plan that most of its operations had. */
-export function plan(row: DigestRow): string {
-  const main = row.plans.reduce<DigestRow["plans"][number] | null>(
+export function plan(row: DigestRowJson): string {
+  const main = row.plans.reduce<DigestRowJson["plans"][number] | null>(
     (most, plan) => (most && most.calls >= plan.calls ? most : plan),
     null,
   );
@@ -40,8 +40,8 @@ export function plan(row: DigestRow): string {
   return visible((main?.summary ?? "") + others + (row.memory_sorts ? " SORT" : "") + (row.used_disk ? " DISK" : ""));
 }
 
-export const sum = (tally: Tally, name: string) => tally.sums[name]?.[0] ?? null;
-export const mean = (tally: Tally, name: string) => {
+export const sum = (tally: FiguresObject, name: string) => tally.sums[name]?.[0] ?? null;
+export const mean = (tally: FiguresObject, name: string) => {
   const found = tally.sums[name];
   return found && found[1] > 0 ? found[0] / found[1] : null;
 };
@@ -57,7 +57,7 @@ const WAITS: [string, string][] = [
 ];
 
 /** What operations waited for, the longest first: words, nanoseconds, and the share of all their time. */
-export function waitsOf(tally: Tally): { words: string; ns: number; share: number }[] {
+export function waitsOf(tally: FiguresObject): { words: string; ns: number; share: number }[] {
   const time = tally.latency_ns.sum ?? 0;
   return WAITS.map(([name, words]) => {
     const ns = (sum(tally, name) ?? 0) * 1e3;
@@ -77,7 +77,7 @@ export function sumText(name: string, value: number | null): string {
 }
 
 /** Means of rounded times are lower bounds. */
-export function meanText(latency: Latency, precision: number): string {
+export function meanText(latency: LatencyObject, precision: number): string {
   if (latency.mean == null) return "-";
   if (precision > 1 && latency.mean === 0) return rounded(0, precision);
   return (precision > 1 ? "≥" : "") + duration(latency.mean);

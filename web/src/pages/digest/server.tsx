@@ -3,10 +3,10 @@
 import { duration, exact, plural, visible } from "../../parts/format";
 import { Table } from "../../parts/table";
 import { type Clock, seconds } from "../../parts/time";
-import type { Digest } from "../../report";
+import type { DigestDocument } from "../../report";
 import { caller } from "./row";
 
-export function Server({ report, clock }: { report: Digest; clock: Clock }) {
+export function Server({ report, clock }: { report: DigestDocument; clock: Clock }) {
   const { notices } = report;
   if (!notices) return null;
   const at = (ns: number) => clock.full(seconds(ns), 3);

@@ -1,6 +1,6 @@
 //! What profiling costs, as `profiler impact` measured it.
 
-mod json;
+pub(crate) mod json;
 mod text;
 mod verdict;
 
