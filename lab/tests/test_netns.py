@@ -20,7 +20,7 @@ PORT = 27_017
 
 
 def ip(*arguments):
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+    return subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True).stdout
 
 
 @contextlib.contextmanager
@@ -49,6 +49,9 @@ def join_by_veth(left, right):
     for namespace, device, address in (left, right):
         ip("-n", namespace, "address", "add", address, "dev", device)
         ip("-n", namespace, "link", "set", device, "up")
+    for namespace, device, _ in (left, right):
+        # A worker of the kernel activates a link that is up. What is sent before is lost, without an error.
+        labkit.wait_until(lambda: " UP " in ip("-n", namespace, "-brief", "link", "show", device), f"{device} carries")
 
 
 def inside(namespace):

@@ -42,12 +42,17 @@ pub(super) fn explain(
     let mut rest = Vec::new();
     let holders: HashSet<ShapeKey> = changes.iter().filter_map(shape_key).collect();
     for change in changes {
-        // What happened to the server itself explains it better than what happened to the machine.
-        let own = |cause: &HistoryChange| {
-            let is_of_machine = matches!(cause.what, ChangeKind::Machine(_));
-            (cause.server == change.server, !is_of_machine)
+        // What happened to the server itself explains it better than what happened to the machine, and of that what the
+        // operations wait for most.
+        let closeness = |cause: &HistoryChange| {
+            let is_own = cause.server == change.server;
+            let (kind, explained_ns) = match &cause.what {
+                ChangeKind::Machine(what) => (0, machine::explained_ns(what, &change)),
+                _ => (1 + u8::from(is_own), 0),
+            };
+            (kind, explained_ns, is_own)
         };
-        let explains = |cause: &HistoryChange| Some((strength(cause, &change, sides)?, own(cause)));
+        let explains = |cause: &HistoryChange| Some((strength(cause, &change, sides)?, closeness(cause)));
         let best = causes.iter().enumerate().filter_map(|(at, cause)| Some((explains(cause)?, at))).max();
         // That an operation ended its waits is better known than that something else happened at the same time.
         let is_held = held_by(&change).is_some_and(|holder| holders.contains(&holder));

@@ -203,24 +203,35 @@ fn lag(sides: &Sides<'_>, key: &SeriesKey) -> Option<(Timestamp, MachineChange)>
 /// How well it explains what a shape does, more is better; `None` if it cannot be the cause. Where the time of the
 /// operations is known, what grew must be what the machine denied.
 pub(super) fn explains(what: &MachineChange, shape: &ShapeChange) -> Option<u64> {
-    use TimePart::{Fault, Poll, Read};
     let is_hindered = shape.ways.iter().any(|way| matches!(way, ShapeWay::Slower | ShapeWay::Stalled));
     if !is_hindered {
         return None;
     }
-    let fits = |grown: GrownTime| match what.cause {
-        MachineCause::Processors | MachineCause::Throttled => waits_for_processor(grown),
-        MachineCause::PageCache | MachineCause::Swap => {
-            matches!(grown, GrownTime::Part(Read | Fault))
-        }
-        MachineCause::Lag => grown == GrownTime::Part(Poll),
-    };
     match &shape.split {
-        Some(split) => split.grown.iter().any(|grown| fits(grown.what)).then_some(2),
+        Some(split) => split.grown.iter().any(|grown| denies(what.cause, grown.what)).then_some(2),
         // Only writes wait for other members.
         None if what.cause == MachineCause::Lag => None,
         None => Some(1),
     }
+}
+
+/// Whether the time that grew is that of waits for what the machine denied.
+fn denies(cause: MachineCause, grown: GrownTime) -> bool {
+    match cause {
+        MachineCause::Processors | MachineCause::Throttled => waits_for_processor(grown),
+        MachineCause::PageCache | MachineCause::Swap => {
+            matches!(grown, GrownTime::Part(TimePart::Read | TimePart::Fault))
+        }
+        MachineCause::Lag => grown == GrownTime::Part(TimePart::Poll),
+    }
+}
+
+/// How much of the time of an operation of a shape grew because of it, in nanoseconds, as far as that is known; else 0.
+pub(super) fn explained_ns(what: &MachineChange, change: &HistoryChange) -> u64 {
+    let ChangeKind::Shape(shape) = &change.what else { return 0 };
+    let Some(split) = &shape.split else { return 0 };
+    let fitting = split.grown.iter().filter(|grown| denies(what.cause, grown.what));
+    fitting.map(|grown| (grown.after_ns - grown.before_ns) as u64).sum()
 }
 
 /// Whether operations whose time grew so waited for a processor.

@@ -15,13 +15,18 @@ pub(super) fn sentence(change: &MachineChange) -> String {
     match change.cause {
         MachineCause::Processors => {
             let count = of("processors").map_or(0.0, |figure| figure.after);
+            // Only one of the two may have risen.
+            let before = |figure: &MachineFigure| match figure.after > figure.before {
+                true => format!("up from {}", Count(figure.before)),
+                false => format!("{} before", Count(figure.before)),
+            };
             let used = of("processors_of_others").map(|figure| {
-                let (before, after) = (Count(figure.before), Count(figure.after));
-                format!("they use {after} of {} processors, up from {before}", Count(count))
+                let after = Count(figure.after);
+                format!("they use {after} of {} processors, {}", Count(count), before(figure))
             });
             let waiting = of("threads_of_others").map(|figure| {
-                let (before, after) = (Count(figure.before), Count(figure.after));
-                format!("{after} of their threads run or wait to run, up from {before}")
+                let after = Count(figure.after);
+                format!("{after} of their threads run or wait to run, {}", before(figure))
             });
             let figures: Vec<String> = used.into_iter().chain(waiting).collect();
             format!("other processes took the processors: {}", figures.join("; "))
@@ -79,6 +84,16 @@ mod tests {
                 ],
                 "other processes took the processors: they use 1.75 of 2 processors, up from 0.25; 8.50 of their \
                  threads run or wait to run, up from 0.50",
+            ),
+            (
+                MachineCause::Processors,
+                vec![
+                    figure("processors_of_others", ratio, 1.6, 1.55),
+                    figure("threads_of_others", ratio, 3.5, 4.75),
+                    figure("processors", FigureUnit::Count, 2.0, 2.0),
+                ],
+                "other processes took the processors: they use 1.55 of 2 processors, 1.60 before; 4.75 of their \
+                 threads run or wait to run, up from 3.50",
             ),
             (
                 MachineCause::PageCache,

@@ -8,18 +8,21 @@ use super::*;
 /// A figure with its values before, and after.
 type Moved<'a> = (SeriesMetric, Endpoint, &'a str, [f64; 2]);
 
+/// How much of the time of an operation grows, in milliseconds.
+const GROWN_MS: f64 = 12.0;
 const MACHINE: Endpoint = Endpoint::v6([0; 16], 0);
 
 /// Thirty windows and then three, with these figures; finds become slower in the window `from`, because this part of
 /// their time grew.
 fn compare_figures(figures: &[Moved<'_>], grown: Option<TimePart>, from: u64) -> HistoryChanges {
-    compare_with(figures, (grown, from), &[])
+    let grown: Vec<_> = grown.into_iter().map(|part| (part, GROWN_MS)).collect();
+    compare_with(figures, (&grown, from), &[])
 }
 
-/// The same, with events.
+/// The same with parts of their time that grew by so many milliseconds, and with events.
 fn compare_with(
     figures: &[Moved<'_>],
-    (grown, from): (Option<TimePart>, u64),
+    (grown, from): (&[(TimePart, f64)], u64),
     events: &[Event],
 ) -> HistoryChanges {
     let mut noise = Noise(23);
@@ -44,8 +47,8 @@ fn compare_with(
                 split.duration_ns += ns;
             };
             TimePart::ALL.into_iter().for_each(|part| spend(part, 0.1));
-            grown.filter(|_| is_slow).into_iter().for_each(|part| spend(part, 12.0));
-            if grown.is_some() {
+            grown.iter().filter(|_| is_slow).for_each(|(part, ms)| spend(*part, *ms));
+            if !grown.is_empty() {
                 window.window.shapes.add_owned(row);
             }
             window
@@ -115,6 +118,22 @@ fn a_cause_of_the_machine_explains_only_what_it_can_cause() {
 }
 
 #[test]
+fn of_two_causes_of_the_machine_the_one_that_operations_wait_for_most_explains_them() {
+    use TimePart::{Read, RunQueue};
+    // The page cache is gone on a machine where others wait for processors, too.
+    let mut figures = processors([80.0, 78.0], [1.0, 1.0], [3.5, 5.0]);
+    figures.push((metrics::MEMORY_CACHED, MACHINE, "", [8e9, 0.5e9]));
+    let (most, less) = (GROWN_MS, GROWN_MS / 2.0);
+    for (grown, expected) in [
+        ([(Read, most), (RunQueue, less)], MachineCause::PageCache),
+        ([(Read, less), (RunQueue, most)], MachineCause::Processors),
+    ] {
+        let found = compare_with(&figures, (&grown, 30), &[]);
+        assert_eq!(causes(&found), [(expected, 1)], "{found:#?}");
+    }
+}
+
+#[test]
 fn a_server_that_its_control_group_throttles_does_not_wait_for_others() {
     let mut figures = processors([90.0, 100.0], [20.0, 4.0], [3.0, 12.0]);
     figures.push((metrics::CGROUP_THROTTLED_PERIODS, SERVER, "", [0.0, 90.0]));
@@ -123,7 +142,7 @@ fn a_server_that_its_control_group_throttles_does_not_wait_for_others() {
     }
     // The event says the same, and more.
     let throttled = event(302, EventKind::CpuThrottled, "");
-    let found = compare_with(&figures, (None, 30), &[throttled]);
+    let found = compare_with(&figures, (&[], 30), &[throttled]);
     assert_eq!(causes(&found), [], "{found:#?}");
     assert!(matches!(&found.changes[0].what, ChangeKind::Event(_)) && found.changes[0].effects.len() == 1);
 }

@@ -86,6 +86,12 @@ impl Namespace {
             namespace.ip(&format!("addr add fd77::{number}/64 dev {name} nodad"));
             namespace.ip(&format!("link set {name} up"));
         }
+        for (namespace, name) in [(self, "va"), (other, "vb")] {
+            // A worker of the kernel activates a link that is up. What is sent before is lost, without an error.
+            while !namespace.ip(&format!("-brief link show {name}")).contains(" UP ") {}
+            // The worker holds a lock for which this waits.
+            namespace.ip(&format!("link set {name} up"));
+        }
     }
 
     /// The index of an interface inside.
