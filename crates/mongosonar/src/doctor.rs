@@ -61,10 +61,10 @@ pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
     let privileged = PrivilegedChecks::run(&host);
     let own = [configuration(config_file), terminal()];
     // What follows others may have chosen: processes, and the files that they name.
-    start_order::drop_privileges(true, || privileges::give_up_but_inspecting(&[], Duty::Client));
+    start_order::drop_privileges(true, || privileges::drop_privileges_but_inspecting(&[], Duty::Client));
     let found = crate::servers::listeners(&host);
     let known = found.as_ref().map_or(&[][..], |found| &found.listeners);
-    let checked = privileged.with_servers(&host, known, privileges::give_up_network);
+    let checked = privileged.with_servers(&host, known, privileges::drop_network);
     lines.push(servers(found));
     lines.extend(checked);
     lines.extend(own);

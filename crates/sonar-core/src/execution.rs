@@ -184,12 +184,12 @@ pub enum Identity {
     /// The text of the command is ambiguous: the row is identified by namespace and command.
     Ambiguous,
     /// The source lacks the statements of this command, or the command itself.
-    Unsaid,
+    Unknown,
 }
 
 impl Identity {
     /// All identities, in display order.
-    pub const ALL: [Self; 4] = [Self::Exact, Self::Partial, Self::Ambiguous, Self::Unsaid];
+    pub const ALL: [Self; 4] = [Self::Exact, Self::Partial, Self::Ambiguous, Self::Unknown];
 
     /// The stable name in output.
     pub const fn name(self) -> &'static str {
@@ -197,7 +197,7 @@ impl Identity {
             Self::Exact => "exact",
             Self::Partial => "partial",
             Self::Ambiguous => "ambiguous",
-            Self::Unsaid => "unsaid",
+            Self::Unknown => "unsaid",
         }
     }
 

@@ -144,7 +144,7 @@ impl CurrentOpReader {
     /// Adds the operation in `entry`.
     fn take(&mut self, facts: Facts, text: impl FnOnce() -> ShapeInfo) {
         if self.entry.lacks_origin() {
-            self.entry.doubt = Some(Identity::Unsaid);
+            self.entry.doubt = Some(Identity::Unknown);
         }
         if self.entry.fields.op == Op::None {
             self.entry.fields.op = Op::Internal;

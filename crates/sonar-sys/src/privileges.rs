@@ -259,7 +259,7 @@ pub enum FileAccess<'a> {
 /// Drops everything but the capabilities `keep`, these files and the system calls of the duty, for the calling thread
 /// and those it starts from now on. If the duty needs nothing of root, it leaves that user too. Tries each step even if
 /// another one fails; returns what failed, and why.
-pub fn give_up(duty: Duty, files: FileAccess<'_>, keep: &[u32]) -> Vec<(&'static str, io::Error)> {
+pub fn drop_privileges(duty: Duty, files: FileAccess<'_>, keep: &[u32]) -> Vec<(&'static str, io::Error)> {
     let limit = || match files {
         FileAccess::Below(folders) => limit_files(folders, &[]),
         FileAccess::Writing(read, write) => limit_files(read, write),

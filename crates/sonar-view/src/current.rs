@@ -150,7 +150,7 @@ pub fn text<W: Write>(view: &CurrentView<'_>, out: &mut Fitting<W>) -> io::Resul
             match one.identity {
                 Identity::Exact => shape.to_owned(),
                 Identity::Partial => format!("(partial) {shape}"),
-                Identity::Ambiguous | Identity::Unsaid => UNKNOWN.to_owned(),
+                Identity::Ambiguous | Identity::Unknown => UNKNOWN.to_owned(),
             },
         ]);
     }

@@ -55,7 +55,7 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
         if !args.keep_privileges {
             stop::prepare()?;
             input::prepare_copies(args.replay.iter().map(PathBuf::as_path));
-            start_order::drop_privileges(true, || privileges::give_up_but_replaying(folder));
+            start_order::drop_privileges(true, || privileges::drop_privileges_but_replaying(folder));
         }
         let replayed = replay::run(&plan, store).map_err(|error| match args.keep_privileges {
             true => error,

@@ -129,7 +129,7 @@ impl Lookup {
             let _done = done;
             let complain = |what| drop(complaints.send(Notice::Complaint(what)));
             if self.confined {
-                privileges::give_up_but_network(&self.server);
+                privileges::drop_privileges_but_network(&self.server);
             }
             drop(held);
             // What follows is outside input.

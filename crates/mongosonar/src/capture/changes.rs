@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use sonar_decode::{EndedClient, EndedServer};
 use sonar_sys::{PacketFilter, Ring};
 
-use crate::capture::ports::Listened;
+use crate::capture::ports::CapturedPorts;
 
 /// A change for a capture thread.
 pub enum CaptureChange {
     /// Captures these ports.
-    Ports(Arc<Listened>),
+    Ports(Arc<CapturedPorts>),
     /// Captures these ports from another ring. Packets that are in both rings count once, as any packet that comes
     /// twice on its connection.
     Ring {
@@ -20,7 +20,7 @@ pub enum CaptureChange {
         /// What it keeps.
         filter: PacketFilter,
         /// Its ports.
-        listened: Arc<Listened>,
+        listened: Arc<CapturedPorts>,
     },
     /// Encrypted connections of some servers are read inside their processes now.
     EncryptedRead,

@@ -17,7 +17,7 @@ const MAX_FOUND: usize = 128;
 
 /// The ports to capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listened {
+pub struct CapturedPorts {
     /// Inclusive ranges.
     ranges: Vec<(u16, u16)>,
     origin: PortOrigin,
@@ -35,7 +35,7 @@ enum PortOrigin {
     Added,
 }
 
-impl Listened {
+impl CapturedPorts {
     /// The ports of `named`, or, if it is empty, those that servers listen on.
     pub fn choose(named: &[Range], host: &Host) -> Self {
         let found = || find(host).unwrap_or_default();
@@ -141,7 +141,7 @@ fn find(host: &Host) -> Option<Vec<u16>> {
 }
 
 /// The ports, and why these.
-impl std::fmt::Display for Listened {
+impl std::fmt::Display for CapturedPorts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&list(&self.ranges))?;
         match self.origin {
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     /// Adds the ports that servers listen on now; returns what is new.
-    fn look(listened: &mut Listened, tree: &ProcTree) -> Option<Vec<u16>> {
+    fn look(listened: &mut CapturedPorts, tree: &ProcTree) -> Option<Vec<u16>> {
         listened.add(&find(&tree.host())?)
     }
 
@@ -210,7 +210,7 @@ mod tests {
     fn named_ports_are_taken_and_nothing_is_looked_up() {
         let tree = ProcTree::new("named");
         tree.start(1, &["mongod", "--port", "27018"]);
-        let listened = Listened::choose(&[Range(27_020, 27_022), Range(5, 5)], &tree.host());
+        let listened = CapturedPorts::choose(&[Range(27_020, 27_022), Range(5, 5)], &tree.host());
         assert_eq!(listened.to_string(), "port 27020-27022 5");
         assert!(!listened.follows());
         assert_eq!(listened.clone().follow(vec![27_018]), None);
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_server_that_starts_later_is_told_once_and_its_port_stays() {
         let tree = ProcTree::new("later");
-        let mut listened = Listened::choose(&[], &tree.host());
+        let mut listened = CapturedPorts::choose(&[], &tree.host());
         assert_eq!(listened.to_string(), "port 27017 (no mongod or mongos found here)");
         assert!(listened.follows());
         assert_eq!(look(&mut listened, &tree), None);
@@ -245,7 +245,8 @@ mod tests {
     fn a_port_on_which_nobody_listens_is_known_as_such_and_the_servers_port_beside_it() {
         let tree = ProcTree::new("origin");
         tree.start(7, &["mongod", "--port", "27018"]);
-        let asked = |port| Listened::choose(&[Range(port, port)], &tree.host()).origin("eth0", &tree.host());
+        let asked =
+            |port| CapturedPorts::choose(&[Range(port, port)], &tree.host()).origin("eth0", &tree.host());
         let network = |origin| match origin {
             PacketOrigin::Network(network) => network,
             PacketOrigin::File | PacketOrigin::History => panic!("not captured"),
@@ -276,7 +277,7 @@ mod tests {
         }
         start(900, ["1000", "/usr/bin/python3", "900"]);
         start(901, ["999", "/usr/bin/mongod", "27017"]);
-        let listened = Listened::choose(&[], &tree.host());
+        let listened = CapturedPorts::choose(&[], &tree.host());
         assert!(listened.has(27_017) && !listened.has(900), "{listened}");
         assert_eq!(listened.ranges.len(), MAX_FOUND);
     }
@@ -287,7 +288,7 @@ mod tests {
         for pid in 1..=2 * MAX_FOUND as u32 {
             tree.start(pid, &["mongod", "--port", &(20_000 + pid).to_string()]);
         }
-        let mut listened = Listened::choose(&[], &tree.host());
+        let mut listened = CapturedPorts::choose(&[], &tree.host());
         assert_eq!(listened.ranges.len(), MAX_FOUND);
         assert_eq!(look(&mut listened, &tree), None);
         // Those that have ended make room for one that starts later.

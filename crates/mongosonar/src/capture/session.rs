@@ -17,7 +17,7 @@ use super::applications::{self, Lookup};
 use super::args::Range;
 use super::joiner::ThreadWindow;
 use super::notice::Notice;
-use super::ports::Listened;
+use super::ports::CapturedPorts;
 use super::splitting::{SplitHelpers, SplitTrace};
 use super::threads::{CaptureTask, LiveCapture, RunningCapture};
 use super::tls::{AttachedCapture, AttacherTask, EncryptedAccess, TlsAttacher, TlsCapture};
@@ -88,7 +88,7 @@ impl SessionHelpers {
     pub fn open(self, server: Option<Target>) -> Result<CaptureSession> {
         let Self { plan, split, tls, sockets, lookup } = self;
         let SessionPlan { confined, ports, rings, threads, .. } = plan;
-        let listened = Listened::choose(&ports, &Host::live());
+        let listened = CapturedPorts::choose(&ports, &Host::live());
         // Before the rings, because attaching programs to libraries may take seconds.
         let trace = split.map(SplitHelpers::trace);
         let gate = StartGate::default();
@@ -130,7 +130,7 @@ impl SessionHelpers {
 /// A capture that is open.
 pub struct CaptureSession {
     /// The ports that are captured.
-    pub listened: Listened,
+    pub listened: CapturedPorts,
     /// What its decoders know of connections.
     pub shared: Arc<Shared>,
     /// The threads of servers, if they are traced.
@@ -173,8 +173,8 @@ impl CaptureSession {
     /// The thread for signals cannot be started.
     pub fn drop_privileges(&self, signals: Signals) -> Result<Arc<AtomicBool>> {
         let drop = || match &self.trace {
-            Some(trace) => trace.give_up_privileges(),
-            None => privileges::give_up(Duty::Showing, &[], &[]),
+            Some(trace) => trace.drop_privileges(),
+            None => privileges::drop_privileges(Duty::Showing, &[], &[]),
         };
         let stop = signals.watch(|| start_order::drop_privileges(self.confined, drop))?;
         self.gate.open();

@@ -20,7 +20,7 @@ use super::tls::TlsCapture;
 use crate::args::when::now;
 use crate::capture::args::EncryptedArg;
 use crate::capture::notice::Notice;
-use crate::capture::ports::Listened;
+use crate::capture::ports::CapturedPorts;
 use crate::capture::write::SharedRecorder;
 use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep};
@@ -131,7 +131,7 @@ impl CaptureThread {
         }
     }
 
-    fn set_ports(&mut self, listened: &Listened) {
+    fn set_ports(&mut self, listened: &CapturedPorts) {
         self.filter.ports = listened.ranges();
         self.work.pipeline.decoder.set_ports(listened.ports());
     }

@@ -49,7 +49,7 @@ impl<'a> FileReading<'a> {
             .for_each(|store| SqliteHistory::prepare_reading(store));
         input::prepare_copies(self.inputs.iter().copied());
         start_order::drop_privileges(true, || {
-            privileges::give_up_but_reading(&self.inputs, target.as_ref());
+            privileges::drop_privileges_but_reading(&self.inputs, target.as_ref());
         });
         Ok(())
     }

@@ -31,18 +31,18 @@ fn lacking(what: &str, error: &io::Error) {
 
 /// Drops the privileges that a command no longer needs, for this thread and those it starts from now on. It may still
 /// read files below the folders `read`, and keeps the capabilities `keep`.
-pub fn give_up(duty: Duty, read: &[&str], keep: &[u32]) {
+pub fn drop_privileges(duty: Duty, read: &[&str], keep: &[u32]) {
     let read: Vec<&Path> = read.iter().map(Path::new).collect();
-    give_up_files(duty, FileAccess::Below(&read), keep);
+    drop_privileges_but(duty, FileAccess::Below(&read), keep);
 }
 
 /// The same for a command that writes files below `write` for as long as it runs.
-pub fn give_up_but_writing(read: &[&Path], write: &Path, keep: &[u32]) {
-    give_up_files(Duty::Storing, FileAccess::Writing(read, &[write]), keep);
+pub fn drop_privileges_but_writing(read: &[&Path], write: &Path, keep: &[u32]) {
+    drop_privileges_but(Duty::Storing, FileAccess::Writing(read, &[write]), keep);
 }
 
-fn give_up_files(duty: Duty, files: FileAccess<'_>, keep: &[u32]) {
-    for (what, error) in privileges::give_up(duty, files, keep) {
+fn drop_privileges_but(duty: Duty, files: FileAccess<'_>, keep: &[u32]) {
+    for (what, error) in privileges::drop_privileges(duty, files, keep) {
         lacking(what, &error);
     }
 }
@@ -55,42 +55,42 @@ fn leave_root(keep: &[u32]) {
 
 /// Drops the privileges that a started trace no longer needs. `is_readable` tries to read its figures. Before Linux 5.19
 /// it keeps the capability without which nobody can read eBPF maps.
-pub fn give_up_while_tracing(is_readable: impl FnOnce() -> bool) {
+pub fn drop_privileges_while_tracing(is_readable: impl FnOnce() -> bool) {
     let keep: &[u32] = if works_without(is_readable) { &[] } else { &[capability::BPF] };
     if !keep.is_empty() {
         eprintln!(
             "mongosonar: privileges are dropped in part only: this kernel requires CAP_BPF to read figures"
         );
     }
-    give_up(Duty::Observing, &["/proc", "/sys"], keep);
+    drop_privileges(Duty::Observing, &["/proc", "/sys"], keep);
 }
 
 /// Drops all privileges except those that loading eBPF programs takes, and the system calls that this does not take, for a
 /// thread that will try again.
 pub fn keep_for_tracing() {
-    give_up(Duty::Attaching, &["/proc", "/sys"], &[capability::BPF, capability::PERFMON]);
+    drop_privileges(Duty::Attaching, &["/proc", "/sys"], &[capability::BPF, capability::PERFMON]);
 }
 
 /// Drops every capability, the system calls that lead to more, and those that change files, for this thread and those
 /// it starts. It keeps the network and reads files: for a thread that talks to these servers. For certificates, keys and
 /// tokens, which may be for root only, it keeps the capability to read files. It is root no longer, unless it connects to a
 /// socket with a path, or has no such capability.
-pub fn give_up_but_network<'a>(servers: impl IntoIterator<Item = &'a Target>) {
+pub fn drop_privileges_but_network<'a>(servers: impl IntoIterator<Item = &'a Target>) {
     let needs = ConnectionNeeds::of(servers);
     if !needs.root {
         leave_root(&needs.keep);
     }
-    give_up_files(Duty::Client, FileAccess::ReadOnly, &needs.keep);
+    drop_privileges_but(Duty::Client, FileAccess::ReadOnly, &needs.keep);
 }
 
 /// The same for a command that does nothing but ask this server, in all of its threads. It says nothing about what the
 /// kernel cannot restrict: the doctor does.
-pub fn give_up_but_asking(server: &Target) {
+pub fn drop_privileges_but_asking(server: &Target) {
     let needs = ConnectionNeeds::of([server]);
     if !needs.root {
         let _ = privileges::leave_root(&needs.keep);
     }
-    let _ = privileges::give_up(Duty::Client, FileAccess::ReadOnly, &needs.keep);
+    let _ = privileges::drop_privileges(Duty::Client, FileAccess::ReadOnly, &needs.keep);
 }
 
 /// What connecting to servers takes.
@@ -126,7 +126,7 @@ fn reading_all() -> Vec<u32> {
 /// Drops all privileges but those that reading files takes, for a command that does nothing else. It may read all files
 /// that it could read before, among them `inputs`, and connect to `server` if there is one. It says nothing about what the
 /// kernel cannot restrict: the doctor does.
-pub fn give_up_but_reading(inputs: &[&Path], server: Option<&Target>) {
+pub fn drop_privileges_but_reading(inputs: &[&Path], server: Option<&Target>) {
     let mut keep = reading_all();
     // Without one of them, nobody could not read what root can.
     let mut leaves_root = !keep.is_empty();
@@ -162,7 +162,7 @@ fn leave_root_if_readable(inputs: &[&Path], keep: &[u32]) {
 /// Drops all privileges but those to look at other processes, and at the files that they name or have open, among them
 /// `inputs`, for a command that does nothing else but what `duty` says. It says nothing about what the kernel cannot
 /// restrict: the doctor does.
-pub fn give_up_but_inspecting(inputs: &[&Path], duty: Duty) {
+pub fn drop_privileges_but_inspecting(inputs: &[&Path], duty: Duty) {
     let mut keep = reading_all();
     if privileges::holds(capability::SYS_PTRACE) {
         let reads_all = !keep.is_empty();
@@ -181,7 +181,7 @@ pub fn give_up_but_inspecting(inputs: &[&Path], duty: Duty) {
 }
 
 /// Gives up the network too, for a command that asks nobody any more, and reads files of others from now on.
-pub fn give_up_network() {
+pub fn drop_network() {
     let _ = privileges::confine(Duty::Observing);
 }
 
@@ -260,24 +260,24 @@ fn is_readable(path: &Path) -> bool {
 
 /// Drops all privileges but those that `agent --replay` needs: it reads all files that it could read before, and writes
 /// below the folder of the store, whose owner it stays.
-pub fn give_up_but_replaying(store: &Path) {
+pub fn drop_privileges_but_replaying(store: &Path) {
     let mut keep = reading_all();
     if !trust::is_own(store) {
         // The folder of who called sudo.
         keep.push(capability::DAC_OVERRIDE);
     }
-    give_up_but_writing(&[Path::new("/")], store, &keep);
+    drop_privileges_but_writing(&[Path::new("/")], store, &keep);
 }
 
 /// Drops everything for a thread that decodes files which a helper opens for it.
 pub fn confine_follower() {
-    give_up(Duty::Showing, &[], &[]);
+    drop_privileges(Duty::Showing, &[], &[]);
 }
 
 /// Drops all privileges but that to read files below `folders`, whoever owns them, for this thread and those it starts.
-pub fn give_up_but_files(folders: &[&Path]) {
+pub fn drop_privileges_but_files(folders: &[&Path]) {
     let keep = [capability::DAC_READ_SEARCH];
-    for (what, error) in privileges::give_up(Duty::Observing, FileAccess::Below(folders), &keep) {
+    for (what, error) in privileges::drop_privileges(Duty::Observing, FileAccess::Below(folders), &keep) {
         lacking(what, &error);
     }
 }

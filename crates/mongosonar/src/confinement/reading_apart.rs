@@ -55,7 +55,7 @@ pub fn read_each<T: Serialize + for<'de> Deserialize<'de> + Send + 'static>(
     let helper = Helper::start(|socket| {
         name_process("sonar-apart");
         if limit_memory(HELPER_BYTES).is_ok() {
-            privileges::give_up_but_inspecting(&[], Duty::Reading);
+            privileges::drop_privileges_but_inspecting(&[], Duty::Reading);
             // It ends when the other side does.
             let _ = answer_each(socket, processes, until, read);
         }

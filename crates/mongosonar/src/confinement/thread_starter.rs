@@ -48,7 +48,7 @@ impl ThreadStarter {
         Builder::new().name("starter".to_owned()).spawn(move || {
             // Later, without capabilities, a thread can only give way.
             resource::prefer_this_thread().ok();
-            privileges::give_up(Duty::Observing, &["/proc", "/sys"], &[]);
+            privileges::drop_privileges(Duty::Observing, &["/proc", "/sys"], &[]);
             for StartJob(start) in jobs {
                 start();
             }

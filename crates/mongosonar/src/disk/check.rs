@@ -55,7 +55,7 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
     let machine = Host::at(&args.root);
     // Afterwards no program can be started.
     let rpm = if machine.is_live() && args.mongod_version.is_none() { version::of_rpm() } else { None };
-    start_order::drop_privileges(true, || give_up(args, &machine));
+    start_order::drop_privileges(true, || drop_privileges(args, &machine));
     folder(&args.root)?;
     if !machine.path("proc").is_dir() && !machine.path("sys").is_dir() {
         bail!("--root: {} holds neither proc nor sys", args.root.display());
@@ -127,12 +127,12 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
 }
 
 /// Drops all privileges but those to look at processes and files, before it reads what others may have chosen.
-fn give_up(args: &CheckArgs, machine: &Host) {
+fn drop_privileges(args: &CheckArgs, machine: &Host) {
     let inputs: Vec<&Path> =
         [Some(&args.root), args.dbpath.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect();
     match machine.is_live() {
-        true => privileges::give_up_but_inspecting(&inputs, Duty::Observing),
-        false => privileges::give_up_but_reading(&inputs[..1], None),
+        true => privileges::drop_privileges_but_inspecting(&inputs, Duty::Observing),
+        false => privileges::drop_privileges_but_reading(&inputs[..1], None),
     }
 }
 

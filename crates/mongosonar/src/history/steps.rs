@@ -34,7 +34,7 @@ impl HistorySteps {
         let held = gate.hold();
         let work = move || {
             if is_confined {
-                privileges::give_up_but_files(&[args.folder()]);
+                privileges::drop_privileges_but_files(&[args.folder()]);
             }
             drop(held);
             for step in asked {

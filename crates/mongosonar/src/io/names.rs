@@ -48,7 +48,7 @@ impl FileNamesQuestion {
         let held = gate.hold();
         let ask = move || {
             if confined {
-                privileges::give_up_but_network([&target]);
+                privileges::drop_privileges_but_network([&target]);
             }
             drop(held);
             // Without the question, the program ends.

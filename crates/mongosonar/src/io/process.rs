@@ -57,9 +57,9 @@ pub fn begin(
     confined: bool,
     lines: impl IntoIterator<Item = String>,
 ) -> Result<Arc<AtomicBool>> {
-    let give_up = || privileges::give_up_while_tracing(|| tracer.is_readable());
+    let drop_all = || privileges::drop_privileges_while_tracing(|| tracer.is_readable());
     let stop =
-        stop::listen_confined(StopBehavior::Summary, || start_order::drop_privileges(confined, give_up))?;
+        stop::listen_confined(StopBehavior::Summary, || start_order::drop_privileges(confined, drop_all))?;
     for line in lines {
         eprintln!("mongosonar: {line}");
     }

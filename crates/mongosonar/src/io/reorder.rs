@@ -26,7 +26,7 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
     let target = args.server.target()?;
     // Before any thread is started.
     let reads = if args.clean { None } else { ReadsHelper::start() };
-    give_up(args, &target)?;
+    drop_privileges(args, &target)?;
     let signals = stop::listen(StopBehavior::Immediate)?;
     let stop = signals.requests().clone();
     let server = Server::connect(target, 2)?;
@@ -82,13 +82,13 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
 }
 
 /// Drops all privileges but those that asking the server takes, and reading a recording. It writes to the server only.
-fn give_up(args: &IoReorderArgs, server: &Target) -> Result<()> {
+fn drop_privileges(args: &IoReorderArgs, server: &Target) -> Result<()> {
     stop::prepare()?;
     start_order::drop_privileges(true, || match args.recording.as_deref() {
-        None => privileges::give_up_but_asking(server),
+        None => privileges::drop_privileges_but_asking(server),
         Some(recording) => {
             input::prepare_copies([recording]);
-            privileges::give_up_but_reading(&[recording], Some(server));
+            privileges::drop_privileges_but_reading(&[recording], Some(server));
         }
     });
     Ok(())

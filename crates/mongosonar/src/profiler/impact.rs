@@ -25,7 +25,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     let target = args.connection.target()?;
     start::open(args.html.as_deref())?;
     // It measures the length of the server's log.
-    start_order::drop_privileges(true, || privileges::give_up_but_reading(&[], Some(&target)));
+    start_order::drop_privileges(true, || privileges::drop_privileges_but_reading(&[], Some(&target)));
     let signals = stop::listen(StopBehavior::Immediate)?;
     let stop = signals.requests().clone();
     let mut clients = if args.clients.is_empty() { vec![1, 2, 4, 8, 16, 32] } else { args.clients.clone() };

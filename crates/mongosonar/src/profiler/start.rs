@@ -15,7 +15,7 @@ use crate::{outfile, stop};
 /// The page cannot be written.
 pub fn begin(server: &Target, page: Option<&Path>) -> Result<()> {
     open(page)?;
-    start_order::drop_privileges(true, || privileges::give_up_but_asking(server));
+    start_order::drop_privileges(true, || privileges::drop_privileges_but_asking(server));
     Ok(())
 }
 

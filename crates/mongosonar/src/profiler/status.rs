@@ -15,7 +15,7 @@ use crate::screen;
 
 pub fn run(args: &StatusArgs) -> Result<u8> {
     let target = args.connection.target()?;
-    start_order::drop_privileges(true, || privileges::give_up_but_asking(&target));
+    start_order::drop_privileges(true, || privileges::drop_privileges_but_asking(&target));
     let server = Server::connect(target, 1)?;
     let databases = args.databases.names(&server, true)?;
     if let Err(error @ (ServerError::NoProfiler(_) | ServerError::Mongos(_))) = server.profiler("admin") {

@@ -190,7 +190,7 @@ impl KeyLogFile {
                 let target = follower.path.canonicalize().ok();
                 let paths = [Some(&follower.path), target.as_ref()].into_iter().flatten();
                 let folders: Vec<&Path> = paths.filter_map(|path| folder_of(path)).collect();
-                privileges::give_up_but_files(&folders);
+                privileges::drop_privileges_but_files(&folders);
             }
             drop(held);
             gate.wait();

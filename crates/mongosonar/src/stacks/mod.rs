@@ -54,8 +54,8 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     let mut collector = StackCollector::new(args, source, StackReport::new(about, process))?;
     // It opens a file, which is not possible later.
     ResourceUsage::now()?;
-    let give_up = || privileges::give_up(Duty::Showing, &[], &[]);
-    let stop = stop::listen_confined(StopBehavior::Prompt, || start_order::drop_privileges(true, give_up))?;
+    let drop_all = || privileges::drop_privileges(Duty::Showing, &[], &[]);
+    let stop = stop::listen_confined(StopBehavior::Prompt, || start_order::drop_privileges(true, drop_all))?;
     let begin = Instant::now();
     let end = begin + args.duration.unwrap_or_default();
     let mut next = begin;

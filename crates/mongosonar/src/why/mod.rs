@@ -30,7 +30,7 @@ use sonar_view::why::{
 
 pub use self::args::WhyArgs;
 use self::busyness::Busyness;
-use self::rows::{AskedRows, WhyRows};
+use self::rows::{SelectedRows, WhyRows};
 use self::server_log::{OpenedLogs, ServerLogs};
 use self::server_profile::{ProfileReader, ProfiledSpan};
 use crate::args::when::now;
@@ -38,7 +38,7 @@ use crate::capture::ThreadWindow;
 use crate::capture::args::{only_port, reads_sockets};
 use crate::capture::notice::Notice;
 use crate::capture::session::{CaptureSession, SessionPlan};
-use crate::capture::splitting::{self, SplitHelpers, SplitMeeting, SplitPlan, SplitTrace, WireSide};
+use crate::capture::splitting::{self, OperationMatcher, SplitHelpers, SplitPlan, SplitTrace, WireSide};
 use crate::capture::threads::{CaptureTask, RETIRE, RunningCapture};
 use crate::capture::tls::EncryptedAccess;
 use crate::exit::OK;
@@ -114,8 +114,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // Who ends it before it has begun needs no profile, which the server may not give soon.
     let profiler = profiler.filter(|_| !stop.load(Ordering::Relaxed));
     let trace = session.trace.take().context("no threads are traced")?;
-    let rows = AskedRows::new(args, sample, has_server_side);
-    let meeting = Arc::new(Mutex::new(SplitMeeting::new(rows)));
+    let rows = SelectedRows::new(args, sample, has_server_side);
+    let meeting = Arc::new(Mutex::new(OperationMatcher::new(rows)));
     let (capture, windows) = session.start(CaptureTask {
         interval: Duration::from_secs(1),
         each: Some(Arc::new(Mutex::new(WireSide::new(meeting.clone(), sample)))),
@@ -136,7 +136,7 @@ struct TracedServers<'a> {
     sample: ConnectionSample,
     trace: SplitTrace,
     /// Where the operations of both sides meet.
-    meeting: Arc<Mutex<SplitMeeting<AskedRows>>>,
+    meeting: Arc<Mutex<OperationMatcher<SelectedRows>>>,
     capture: WhyCapture,
     /// Ends the trace.
     stop: Arc<AtomicBool>,
@@ -166,8 +166,8 @@ impl TracedServers<'_> {
         let disks_before = disk_counters();
         let groups_before = control_groups(&self.processes);
         let (begun, started) = (Instant::now(), now());
-        let rows = AskedRows::new(self.args, self.sample, sources.has_server_side);
-        *lock(&self.meeting) = SplitMeeting::new(rows);
+        let rows = SelectedRows::new(self.args, self.sample, sources.has_server_side);
+        *lock(&self.meeting) = OperationMatcher::new(rows);
         let listened = self.capture.session.listened.to_string();
         eprintln!(
             "mongosonar: tracing process {} on {listened} for {:?}; Ctrl-C ends it earlier",

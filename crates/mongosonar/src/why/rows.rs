@@ -22,7 +22,7 @@ const MAX_DATABASES: usize = 65;
 
 /// Collects the operations that were asked for.
 #[derive(Default)]
-pub struct AskedRows {
+pub struct SelectedRows {
     table: SplitTable,
     activity: Activity,
     /// Which operations were asked for.
@@ -67,7 +67,7 @@ pub struct WhyRows {
     pub profile: ServerJoinCounts,
 }
 
-impl AskedRows {
+impl SelectedRows {
     /// From now on. `is_joined`: the log or the profiler is read.
     pub fn new(args: &WhyArgs, sample: ConnectionSample, is_joined: bool) -> Self {
         Self {
@@ -175,7 +175,7 @@ fn uncaptured(
     JoinedOperation { wire, thread }
 }
 
-impl SplitSink for AskedRows {
+impl SplitSink for SelectedRows {
     fn joined(&mut self, operation: &JoinedOperation, waits: Vec<ClassifiedWait>) {
         let wire = &operation.wire;
         let row = if self.asked.has(wire) {

@@ -70,7 +70,7 @@ impl ProfileReader {
         let held = gate.hold();
         let run = move || {
             if confined {
-                privileges::give_up_but_network([&target]);
+                privileges::drop_privileges_but_network([&target]);
             }
             drop(held);
             // Without a question, the program ends.

@@ -7,7 +7,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use super::change::{GrownTime, SplitChange, SplitGrowth};
 use crate::ShapeInfo;
 use crate::compare::{MIN_CALLS, MIN_FACTOR, holm_at};
-use crate::time_split::{REST, RowSplit, TimePart};
+use crate::time_split::{OTHER, RowSplit, TimePart};
 
 /// The minimum number of parts of the time before for saying what is usual.
 const MIN_PARTS: usize = 4;
@@ -119,7 +119,7 @@ fn growth(what: GrownTime, before: &RowSplit, after: &RowSplit) -> SplitGrowth {
     let (before_ns, after_ns) = (mean(before), mean(after));
     let is_most = |(_, grown): &(&Arc<str>, f64)| *grown >= MIN_NAMED * (after_ns - before_ns);
     let largest = |all: Vec<(&Arc<str>, f64)>| -> Option<Arc<str>> {
-        let named = all.into_iter().filter(|(name, _)| ***name != *REST).filter(is_most);
+        let named = all.into_iter().filter(|(name, _)| ***name != *OTHER).filter(is_most);
         named.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name.clone())
     };
     let waits =

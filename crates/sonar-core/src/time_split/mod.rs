@@ -37,7 +37,7 @@ pub use server_join::{
 pub use waits::{MAX_ALL_WAITS, MAX_PENDING_WAITS, PendingWaits};
 
 /// Stands for all classes, or all files, that have no entry of their own.
-pub const REST: &str = "";
+pub const OTHER: &str = "";
 
 /// What a thread did, or waited for. The discriminants are those of `enum part` in `bpf/split.h`.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

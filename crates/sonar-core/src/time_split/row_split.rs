@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{ClassifiedWait, FileReads, FileTotal, JoinedOperation, REST, TimePart, TimeSplit, WaitTotal};
+use super::{ClassifiedWait, FileReads, FileTotal, JoinedOperation, OTHER, TimePart, TimeSplit, WaitTotal};
 use crate::held::tree_bytes;
 use crate::{ShapeId, ShapeInfo};
 
-/// The most wait classes of a row; a class in two parts counts twice. Further ones are counted in the class [`REST`].
+/// The most wait classes of a row; a class in two parts counts twice. Further ones are counted in the class [`OTHER`].
 /// The smallest by part and name stay, so that the result does not depend on the order of additions.
 pub const MAX_ROW_WAITS: usize = 16;
-/// The most files of a row. Further ones are counted in the file [`REST`]. The smallest names stay.
+/// The most files of a row. Further ones are counted in the file [`OTHER`]. The smallest names stay.
 pub const MAX_ROW_FILES: usize = 8;
 
 /// The most shapes of a row whose operations ended its waits. Further ones are counted under
@@ -40,9 +40,9 @@ pub struct RowSplit {
     pub split: TimeSplit,
     /// Bytes read from devices.
     pub device_bytes: u64,
-    /// Long waits by part and class, as far as stacks were taken; at most [`MAX_ROW_WAITS`], and those of [`REST`].
+    /// Long waits by part and class, as far as stacks were taken; at most [`MAX_ROW_WAITS`], and those of [`OTHER`].
     pub waits: BTreeMap<(TimePart, Arc<str>), WaitTotal>,
-    /// Files that they waited for, by name; at most [`MAX_ROW_FILES`], and [`REST`].
+    /// Files that they waited for, by name; at most [`MAX_ROW_FILES`], and [`OTHER`].
     pub files: BTreeMap<Arc<str>, FileTotal>,
     /// Which shapes ended waits of these operations, by id, as far as both operations were traced; at most
     /// [`MAX_ROW_BLOCKERS`], and `other`.
@@ -76,23 +76,23 @@ impl RowSplit {
     pub fn add_wait(&mut self, part: TimePart, class: &Arc<str>, waits: WaitTotal) {
         let total = self.waits.entry((part, class.clone())).or_default();
         total.add(waits);
-        let named = || self.waits.iter().filter(|((_, class), _)| **class != *REST);
+        let named = || self.waits.iter().filter(|((_, class), _)| **class != *OTHER);
         if named().count() > MAX_ROW_WAITS
             && let Some((last, total)) = named().next_back().map(|(key, total)| (key.clone(), *total))
         {
             self.waits.remove(&last);
-            self.waits.entry((last.0, REST.into())).or_default().add(total);
+            self.waits.entry((last.0, OTHER.into())).or_default().add(total);
         }
     }
 
     /// Adds reads of a file.
     pub fn add_file(&mut self, name: &Arc<str>, reads: FileTotal) {
         self.files.entry(name.clone()).or_default().add(reads);
-        let has_rest = self.files.contains_key(REST);
+        let has_rest = self.files.contains_key(OTHER);
         if self.files.len() > MAX_ROW_FILES + usize::from(has_rest)
             && let Some((_, total)) = self.files.pop_last()
         {
-            self.files.entry(REST.into()).or_default().add(total);
+            self.files.entry(OTHER.into()).or_default().add(total);
         }
     }
 
@@ -208,7 +208,7 @@ mod tests {
             let recorded = |all: &[(usize, u64, u64)]| {
                 let mut row = RowSplit::default();
                 for &(part, number, ns) in all {
-                    let class = if number == 0 { REST.into() } else { number.to_string().into() };
+                    let class = if number == 0 { OTHER.into() } else { number.to_string().into() };
                     row.add_wait(TimePart::ALL[part], &class, WaitTotal { waits: 1, wait_ns: ns });
                     row.add_file(&class, FileTotal { reads: 1, bytes: ns, wait_ns: ns });
                     let shape = ShapeInfo { id: ShapeId(number), ..ShapeInfo::other() };
@@ -238,7 +238,7 @@ mod tests {
         }
         assert_eq!((row.waits.len(), row.files.len()), (MAX_ROW_WAITS + 1, MAX_ROW_FILES + 1));
         assert_eq!(row.waits.values().map(|total| total.wait_ns).sum::<u64>(), 4_950);
-        assert_eq!(row.files[REST].reads, 100 - MAX_ROW_FILES as u64);
+        assert_eq!(row.files[OTHER].reads, 100 - MAX_ROW_FILES as u64);
         assert_eq!(row.blockers.len(), MAX_ROW_BLOCKERS + 1);
         let waited: u64 = row.blockers.values().map(|blocker| blocker.waits.wait_ns).sum();
         assert_eq!(waited, 4_950);

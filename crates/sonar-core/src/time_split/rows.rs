@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use super::blockers::{BlockedWait, BlockerKey, Blockers};
-use super::{Blocker, ClassifiedWait, FileWait, JoinedOperation, REST, ServerEvidence, TimePart, TimeSplit};
+use super::{Blocker, ClassifiedWait, FileWait, JoinedOperation, OTHER, ServerEvidence, TimePart, TimeSplit};
 use crate::{Class, Histogram, Role, ShapeId, ShapeInfo};
 
 /// Rows of a table; further shapes are added up in one row.
@@ -148,7 +148,7 @@ pub struct ShapeSplit {
     /// Some of their waits were ended by more threads than are known.
     pub has_other_blockers: bool,
     /// Long waits by part and class, as far as their stacks were taken; for [`TimePart::Cpu`], samples by what they
-    /// computed. Those beyond the bound are in the class [`REST`].
+    /// computed. Those beyond the bound are in the class [`OTHER`].
     pub waits: HashMap<(TimePart, Arc<str>), WaitTotal>,
     /// Names of applications, with operations.
     pub apps: HashMap<String, u64, RandomState>,
@@ -222,7 +222,7 @@ impl ShapeSplit {
     fn waited(&mut self, wait: ClassifiedWait) {
         let ClassifiedWait { part, mut class, wait_ns } = wait;
         if self.waits.len() >= MAX_PER_ROW && !self.waits.contains_key(&(part, class.clone())) {
-            class = REST.into();
+            class = OTHER.into();
         }
         let total = self.waits.entry((part, class)).or_default();
         total.waits += 1;

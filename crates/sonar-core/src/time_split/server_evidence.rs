@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::REST;
+use super::OTHER;
 use crate::execution::ServerSums;
 use crate::sum::Sum;
 use crate::{Execution, Operation};
 
-/// The most plans of an evidence. Further ones are counted in the plan [`REST`]. The smallest texts stay, so that the
+/// The most plans of an evidence. Further ones are counted in the plan [`OTHER`]. The smallest texts stay, so that the
 /// result does not depend on the order of additions.
 pub const MAX_EVIDENCE_PLANS: usize = 8;
 
@@ -21,7 +21,7 @@ pub struct ServerEvidence {
     pub sums: ServerSums,
     /// Documents returned, or for a write inserted, matched or deleted.
     pub selected: Sum,
-    /// Operations by plan summary; at most [`MAX_EVIDENCE_PLANS`], and [`REST`]. Operations without a plan are in none.
+    /// Operations by plan summary; at most [`MAX_EVIDENCE_PLANS`], and [`OTHER`]. Operations without a plan are in none.
     pub plans: BTreeMap<Arc<str>, u64>,
     /// Operations that scanned the whole collection.
     pub collection_scans: u64,
@@ -60,11 +60,11 @@ impl ServerEvidence {
 
     fn add_plan(&mut self, plan: &Arc<str>, operations: u64) {
         *self.plans.entry(plan.clone()).or_default() += operations;
-        let has_rest = self.plans.contains_key(REST);
+        let has_rest = self.plans.contains_key(OTHER);
         if self.plans.len() > MAX_EVIDENCE_PLANS + usize::from(has_rest)
             && let Some((_, count)) = self.plans.pop_last()
         {
-            *self.plans.entry(REST.into()).or_default() += count;
+            *self.plans.entry(OTHER.into()).or_default() += count;
         }
     }
 

@@ -69,7 +69,7 @@ impl LongWalk {
     /// Feeds a piece to the body, behind the bytes that it needs to see again.
     fn feed(&mut self, mut bytes: &[u8], mut content: MessageSource<'_, Rendered>) {
         /// How much of a piece is put behind the carried bytes at first: mostly enough to end an element.
-        const SEAM: usize = 64;
+        const JOINED_BYTES: usize = 64;
         let Self { body, carry, failed } = self;
         while !*failed && !bytes.is_empty() {
             if carry.is_empty() {
@@ -80,7 +80,7 @@ impl LongWalk {
                 return;
             }
             let before = carry.len();
-            let take = bytes.len().min(SEAM.max(before));
+            let take = bytes.len().min(JOINED_BYTES.max(before));
             carry.extend_from_slice(&bytes[..take]);
             match body.feed(carry, &mut content) {
                 Ok(used) if used >= before => {

@@ -101,7 +101,7 @@ impl OperationAssembler {
         }
         if !entry.is_statement && entry.lacks_statements() && resolved.identity == Identity::Exact {
             self.reading.statements_unsaid += 1;
-            resolved.identity = Identity::Unsaid;
+            resolved.identity = Identity::Unknown;
         }
         self.emit(&resolved, &entry.fields, &circumstances, sink);
     }
@@ -235,7 +235,7 @@ impl OperationAssembler {
         match own.as_slice() {
             [] if entry.lacks_statements() => {
                 self.reading.statements_unsaid += 1;
-                resolved.identity = resolved.identity.max(Identity::Unsaid);
+                resolved.identity = resolved.identity.max(Identity::Unknown);
             }
             [_, ..] if entry.lacks_statements() => self.put_together(&mut resolved, &own, entry.base),
             _ => {}
@@ -353,7 +353,7 @@ impl OperationAssembler {
             Identity::Exact => self.reading.operations_exact += 1,
             Identity::Partial => self.reading.operations_partial += 1,
             Identity::Ambiguous => self.reading.operations_ambiguous += 1,
-            Identity::Unsaid => self.reading.operations_unsaid += 1,
+            Identity::Unknown => self.reading.operations_unsaid += 1,
         }
         let latency_ns = match (fields.micros, fields.millis) {
             (Some(micros), _) => Some(micros.saturating_mul(1_000)),

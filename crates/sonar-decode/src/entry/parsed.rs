@@ -163,7 +163,7 @@ fn identity_of(entry: &Entry<()>) -> Identity {
         Completeness::Whole => Identity::Exact,
         Completeness::Most | Completeness::Cut => Identity::Partial,
         Completeness::Nothing if kind == CommandKind::Insert && !entry.withheld => Identity::Exact,
-        Completeness::Nothing => Identity::Unsaid,
+        Completeness::Nothing => Identity::Unknown,
     };
     let types = entry.fields.types_lost.then_some(Identity::Partial);
     let Some(worse) = entry.doubt.max(types) else { return identity };

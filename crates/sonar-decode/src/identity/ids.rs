@@ -141,7 +141,7 @@ pub(crate) fn id_in_part(identity: Identity, base: u64, readable: ShapeId, serve
         Identity::Partial if server_hash.is_empty() => hash::mix(PARTIAL, readable.0),
         Identity::Partial => hash::mix(PARTIAL, hash::mix(base, hash::bytes(server_hash))),
         Identity::Ambiguous => hash::mix(AMBIGUOUS, base),
-        Identity::Unsaid => hash::mix(UNSAID, base),
+        Identity::Unknown => hash::mix(UNSAID, base),
     })
 }
 

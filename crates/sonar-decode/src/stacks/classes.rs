@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sonar_core::stacks::{ThreadState, without_namespace};
 
 /// The table for MongoDB.
-const TABLE: &str = include_str!("classes.txt");
+const TABLE: &str = include_str!("wait_classes.txt");
 /// The most rules of a file.
 const MAX_RULES: usize = 10_000;
 /// Classes of threads that do not wait in a system call.

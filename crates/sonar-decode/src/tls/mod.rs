@@ -5,6 +5,6 @@
 //! instructions by disassembling these functions.
 
 mod instructions;
-mod sites;
+mod probe_sites;
 
-pub use sites::{CallSites, ProbeSites, SitesError};
+pub use probe_sites::{CallSites, ProbeSites, SitesError};

@@ -122,7 +122,7 @@ fn the_server_s_own_work_is_shown_with_its_class() {
     ] {
         let seen = one(&json("conn3", attributes));
         assert_eq!((seen.text.as_str(), seen.class), ("none shop.orders ", Class::Internal), "{attributes}");
-        assert_eq!((seen.identity, seen.ms), (Identity::Unsaid, Some(12)));
+        assert_eq!((seen.identity, seen.ms), (Identity::Unknown, Some(12)));
     }
     let seen =
         one(&json("conn3", r#"{"type":"command","ns":"shop.orders","numYields":3,"durationMillis":12}"#));

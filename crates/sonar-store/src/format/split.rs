@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sonar_core::ShapeInfo;
-use sonar_core::time_split::{FileTotal, REST, RowBlocker, RowSplit, TimePart, TimeSplit, WaitTotal};
+use sonar_core::time_split::{FileTotal, OTHER, RowBlocker, RowSplit, TimePart, TimeSplit, WaitTotal};
 
 use super::blob::BlobError;
 use super::bytes::{BlobReader, BlobWriter};
@@ -12,14 +12,14 @@ use super::numbers::{NumberLookup, Numbering};
 
 /// The bit of the sources of a row that says that a split follows.
 pub(super) const HAS_SPLIT: u8 = 1 << 7;
-/// Stands for [`REST`].
+/// Stands for [`OTHER`].
 const NO_TEXT: u32 = 0;
 /// Stands for the shape `other`.
-const OTHER: u32 = 0;
+const OTHER_SHAPE: u32 = 0;
 /// The version from which on a split says which shapes ended its waits.
 const WITH_BLOCKERS: u8 = 3;
 
-/// Wait classes and files without a number are counted in [`REST`], shapes in `other`.
+/// Wait classes and files without a number are counted in [`OTHER`], shapes in `other`.
 pub(super) fn write_split(split: &RowSplit, out: &mut BlobWriter, numbering: &mut dyn Numbering) {
     out.count(split.operations);
     out.varint(split.unread_ns);
@@ -32,7 +32,7 @@ pub(super) fn write_split(split: &RowSplit, out: &mut BlobWriter, numbering: &mu
         out.varint(ns);
     }
     let mut number = |text: &str| match text {
-        REST => NO_TEXT,
+        OTHER => NO_TEXT,
         text => numbering.text(text).unwrap_or(NO_TEXT),
     };
     out.varint(split.waits.len() as u64);
@@ -53,7 +53,7 @@ pub(super) fn write_split(split: &RowSplit, out: &mut BlobWriter, numbering: &mu
     for RowBlocker { shape, waits } in split.blockers.values() {
         let is_other = shape.id == ShapeInfo::other().id;
         let number = if is_other { None } else { numbering.shape(shape) };
-        out.varint(u64::from(number.unwrap_or(OTHER)));
+        out.varint(u64::from(number.unwrap_or(OTHER_SHAPE)));
         out.count(waits.waits);
         out.varint(waits.wait_ns);
     }
@@ -71,7 +71,7 @@ pub(super) fn read_split(
 ) -> Result<RowSplit, BlobError> {
     let part_at = |at| Ok(position(&layout.parts, at)?.and_then(|at| TimePart::ALL.get(at)).copied());
     let text = |number: u64| match u32::try_from(number) {
-        Ok(NO_TEXT) => Ok(Arc::from(REST)),
+        Ok(NO_TEXT) => Ok(Arc::from(OTHER)),
         Ok(number) => lookup.text(number).ok_or(BlobError::Missing("a text")),
         Err(_) => Err(BlobError::Impossible("a number")),
     };
@@ -107,7 +107,7 @@ pub(super) fn read_split(
         let number = bytes.varint()?;
         let number = u32::try_from(number).map_err(|_| BlobError::Impossible("a number"))?;
         let shape = match number {
-            OTHER => Arc::new(ShapeInfo::other()),
+            OTHER_SHAPE => Arc::new(ShapeInfo::other()),
             number => lookup.shape(number).ok_or(BlobError::Missing("a shape"))?,
         };
         read.add_blocker(&shape, WaitTotal { waits: bytes.count()?, wait_ns: bytes.varint()? });

@@ -6,7 +6,7 @@ use crate::common::*;
 use proptest::prelude::*;
 use sonar_core::history::{HistoryWindow, Resolution, SeriesKey};
 use sonar_core::operation::Application;
-use sonar_core::time_split::{REST, RowSplit, TimePart, WaitTotal};
+use sonar_core::time_split::{OTHER, RowSplit, TimePart, WaitTotal};
 use sonar_core::{Class, Row, ShapeId, ShapeInfo, Subject};
 use sonar_store::StoredWindow;
 use sonar_store::format::{BlobError, Layout, NumberLookup, Numbering, blob_of, decode, encode};
@@ -178,7 +178,7 @@ fn without_numbers_operations_are_counted_under_other() {
     let named =
         |row: &Row| row.split.iter().flat_map(|split| split.files.keys().cloned()).collect::<Vec<_>>();
     assert!(
-        read.window.shapes.iter().flat_map(named).all(|name| memory.texts.contains(&name) || *name == *REST)
+        read.window.shapes.iter().flat_map(named).all(|name| memory.texts.contains(&name) || *name == *OTHER)
     );
     let series = window.series.len() as u64;
     assert_eq!(read.series_left_out, window.series_left_out + series - 2);

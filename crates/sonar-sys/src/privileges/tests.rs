@@ -471,8 +471,10 @@ fn a_failed_step_does_not_keep_the_others() {
     let able = after(|| {
         set_no_new_privs(true).unwrap();
         sys_process::filter_calls(&refuse(&[&[(libc::SYS_capset, Test::Among(0, &[]))]]).unwrap()).unwrap();
-        let failed: Vec<_> =
-            give_up(Duty::Client, FileAccess::ReadOnly, &[]).into_iter().map(|(what, _)| what).collect();
+        let failed: Vec<_> = drop_privileges(Duty::Client, FileAccess::ReadOnly, &[])
+            .into_iter()
+            .map(|(what, _)| what)
+            .collect();
         let expected = ["capabilities", "files, by Landlock"];
         assert_eq!(failed, expected[..if landlock().is_some() { 1 } else { 2 }]);
     });
@@ -576,7 +578,7 @@ fn root_becomes_nobody_and_keeps_what_is_open_and_the_capabilities_that_it_needs
         let mut open = File::create_new(&of_root).unwrap();
         open.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
-        let failed = give_up(Duty::Reading, FileAccess::ReadOnly, &[capability::SYS_PTRACE]);
+        let failed = drop_privileges(Duty::Reading, FileAccess::ReadOnly, &[capability::SYS_PTRACE]);
         let is_left = failed.iter().all(|(what, _)| what.starts_with("files"));
         let signal = parent_process_death_signal().unwrap();
         let later = thread::spawn(|| own_status(["Uid:"])).join().unwrap();
@@ -600,7 +602,7 @@ fn a_thread_that_writes_files_by_name_stays_the_user_that_it_is() {
     let before = own_status(["Uid:"]);
     for duty in [Duty::Client, Duty::Writing, Duty::Storing] {
         let after = thread::spawn(move || {
-            give_up(duty, FileAccess::ReadOnly, &[]);
+            drop_privileges(duty, FileAccess::ReadOnly, &[]);
             own_status(["Uid:"])
         });
         assert_eq!(after.join().unwrap(), before, "{duty:?}");

@@ -21,7 +21,7 @@ pub use hidden::{Hidden, HiddenContext, HiddenPart, Reason};
 pub use losses::{counted_in_words, in_words, losses};
 pub use server::server_name;
 pub use sonar_core::words::plural;
-pub use table::{Heading, Laid, TextTable};
+pub use table::{Heading, LaidOutTable, TextTable};
 pub use units::{
     Brief, ByteSize, Bytes, Count, Grouped, Nanos, Percent, Ratio, UNKNOWN, mean_ns, or_unknown, scaled,
 };

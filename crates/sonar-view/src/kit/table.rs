@@ -6,7 +6,7 @@ use super::escape::escape;
 use super::fit::{Fitting, fit_end, push_padded, width as wide};
 
 /// Columns that a text column may take while others still need room.
-const FAIR: usize = 28;
+const FIRST_SHARE_COLUMNS: usize = 28;
 
 /// What stands above a column, and how the column gives way.
 #[derive(Copy, Clone, Debug)]
@@ -60,7 +60,7 @@ pub struct TextTable {
 
 /// A table that has been laid out.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Laid {
+pub struct LaidOutTable {
     /// The line of titles.
     pub head: String,
     /// A line for each row.
@@ -113,7 +113,7 @@ impl TextTable {
     }
 
     /// Lays it out within `width`; `None` gives all columns in full.
-    pub fn lay(&self, width: Option<usize>) -> Laid {
+    pub fn lay(&self, width: Option<usize>) -> LaidOutTable {
         let (headings, rows) = (&self.headings, &self.rows);
         let natural: Vec<usize> = headings
             .iter()
@@ -149,7 +149,7 @@ impl TextTable {
                 over -= less;
             }
             // First a fair part for each, then the rest to whoever needs it, the last column first.
-            let fair = texts.iter().map(|&at| (at, natural[at].min(FAIR)));
+            let fair = texts.iter().map(|&at| (at, natural[at].min(FIRST_SHARE_COLUMNS)));
             let rest = texts.iter().rev().map(|&at| (at, natural[at]));
             for (at, wanted) in fair.chain(rest) {
                 let more = wanted.saturating_sub(widths[at]).min(left);
@@ -177,7 +177,7 @@ impl TextTable {
             .map(|at| &*self.titles[at])
             .filter(|title| !title.is_empty())
             .collect();
-        Laid {
+        LaidOutTable {
             head: line(&|at| self.titles[at].clone()),
             rows: rows.iter().map(|row| line(&|at| cell(row, at))).collect(),
             left_out: (!hidden.is_empty())

@@ -489,7 +489,7 @@ pub fn names(row: &Row, form: Form) -> (String, String, String) {
                 Identity::Exact => text.to_owned(),
                 Identity::Partial => format!("(partial) {text}"),
                 Identity::Ambiguous => "(ambiguous)".to_owned(),
-                Identity::Unsaid => "(statements not said)".to_owned(),
+                Identity::Unknown => "(statements not said)".to_owned(),
             };
             (shape.command.to_string(), shape.namespace(), text)
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use sonar_core::figures::Share;
 use sonar_core::operation::WaitingOperation;
-use sonar_core::time_split::{REST, RowSplit};
+use sonar_core::time_split::{OTHER, RowSplit};
 use sonar_core::{Application, CommandType, Coverage, Endpoint, ShapeId};
 use ts_rs::TS;
 
@@ -506,7 +506,7 @@ impl<'a> RowSplitJson<'a> {
     fn new(split: &'a RowSplit) -> Self {
         let total_ns = split.total_ns();
         let part = |(part, ns)| RowPartJson { part, ns, share: share(ns, total_ns) };
-        let named = |name: &'a str| (name != REST).then_some(name);
+        let named = |name: &'a str| (name != OTHER).then_some(name);
         let waits = longest_waits(split).into_iter().map(|((part, class), total)| RowWaitJson {
             part: part.name(),
             class: named(class),

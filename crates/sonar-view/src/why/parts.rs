@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde::{Serialize, Serializer};
 use sonar_core::Histogram;
-use sonar_core::time_split::{REST, ShapeSplit, TimePart, TimeSplit, WaitTotal};
+use sonar_core::time_split::{OTHER, ShapeSplit, TimePart, TimeSplit, WaitTotal};
 use ts_rs::TS;
 
 /// The most wait classes to show for a part.
@@ -174,7 +174,7 @@ fn classes(row: &ShapeSplit, part: TimePart, whole: u64, weight: f64) -> Vec<Wai
         (false, false) => 1.0,
     };
     let scaled = |total: WaitTotal| WaitTotal { wait_ns: (total.wait_ns as f64 * scale) as u64, ..total };
-    let is_named = |class: &str, waits: u64| class != REST && (!is_cpu || waits >= MIN_SAMPLES);
+    let is_named = |class: &str, waits: u64| class != OTHER && (!is_cpu || waits >= MIN_SAMPLES);
     let mut named: Vec<_> = of_part()
         .filter(|((_, class), total)| is_named(class, total.waits))
         .map(|((_, class), total)| (&**class, *total))
@@ -222,7 +222,7 @@ mod tests {
         row.split[TimePart::Futex] = 100;
         for (part, class, wait_ns) in [
             (TimePart::Cpu, "in scan", 40_000),
-            (TimePart::Cpu, REST, 15_000),
+            (TimePart::Cpu, OTHER, 15_000),
             (TimePart::Futex, "execution ticket", 70),
         ] {
             row.waits.insert((part, class.into()), WaitTotal { waits: 5, wait_ns });

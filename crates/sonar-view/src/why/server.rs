@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use sonar_core::Sum;
-use sonar_core::time_split::{REST, ServerEvidence, ServerJoinCounts};
+use sonar_core::time_split::{OTHER, ServerEvidence, ServerJoinCounts};
 use ts_rs::TS;
 
 use crate::kit::{Bytes, Count, Fitting, Grouped, Nanos, escape, plural};
@@ -136,7 +136,7 @@ impl ServerEvidenceJson {
             .plans
             .iter()
             .map(|(plan, operations)| PlanCountJson {
-                plan: if **plan == *REST { "others".to_owned() } else { plan.to_string() },
+                plan: if **plan == *OTHER { "others".to_owned() } else { plan.to_string() },
                 operations: *operations,
             })
             .collect();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sonar_core::internals::ServerGlance;
 use sonar_core::operation::{ErrorCodes, InFlightOperations};
 use sonar_core::time::NS_PER_S;
-use sonar_core::time_split::{FileTotal, REST, TimePart, WaitTotal, WireOperation};
+use sonar_core::time_split::{FileTotal, OTHER, TimePart, WaitTotal, WireOperation};
 use sonar_core::window::WindowSettings;
 use sonar_core::{
     Application, Class, Coverage, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp,
@@ -699,7 +699,7 @@ fn a_row_tells_where_its_time_went_and_a_split_alone_makes_none() {
         split.split[TimePart::Read] = 6_000_000;
         let waits = WaitTotal { waits: 3, wait_ns: 5_000_000 };
         split.add_wait(TimePart::Read, &"cold read".into(), waits);
-        split.add_wait(TimePart::Read, &REST.into(), waits);
+        split.add_wait(TimePart::Read, &OTHER.into(), waits);
         split.add_file(&"shop.orders".into(), FileTotal { reads: 3, bytes: 12_288, wait_ns: 5_000_000 });
     }
     let sort = Sort { column: Column::Wait, reverse: false };

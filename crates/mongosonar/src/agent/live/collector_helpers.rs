@@ -4,10 +4,10 @@ use anyhow::Result;
 use sonar_sys::split::SplitRoom;
 use sonar_sys::tls::TlsRoom;
 
-use super::files::FileSearch;
+use super::files::FileSetup;
 use super::opener::RingOpener;
 use super::plan::LivePlan;
-use super::split::SplitSearch;
+use super::split::SplitSetup;
 use crate::agent::memory;
 use crate::capture::splitting::{OpenFilesRoom, SplitPlan};
 use crate::capture::tls::{AttachedCapture, AttacherTask, EncryptedAccess, TlsCapture};
@@ -20,9 +20,9 @@ pub struct CollectorHelpers {
     /// Reads encrypted connections.
     pub tls: Option<AttachedCapture>,
     /// Finds processes and the paths of files.
-    pub files: Option<FileSearch>,
+    pub files: Option<FileSetup>,
     /// Find the files and functions of servers; or why they cannot be started.
-    pub split: Option<Result<SplitSearch>>,
+    pub split: Option<Result<SplitSetup>>,
 }
 
 impl CollectorHelpers {
@@ -41,7 +41,7 @@ impl CollectorHelpers {
             }),
             false => None,
         };
-        let files = settings.collectors.files.then(|| FileSearch::new(confined));
+        let files = settings.collectors.files.then(|| FileSetup::new(confined));
         let split_plan = SplitPlan {
             confined,
             follows: true,
@@ -54,7 +54,7 @@ impl CollectorHelpers {
             files: OpenFilesRoom::AGENT,
         };
         let connections = settings.split.sample.0;
-        let split = settings.collectors.split.then(|| SplitSearch::new(connections, split_plan));
+        let split = settings.collectors.split.then(|| SplitSetup::new(connections, split_plan));
         Self { opener, tls, files, split }
     }
 }

@@ -21,7 +21,7 @@ use crate::{confinement::privileges, doctor};
 /// Attempts to load the programs: the last one is two minutes after the first. Each takes a second of a processor.
 const ATTEMPTS: u32 = 8;
 /// What finds processes and paths. It has helper processes, so it is made before any thread is started.
-pub struct FileSearch {
+pub struct FileSetup {
     processes: TracedProcesses,
     places: PathFinder,
     confined: bool,
@@ -29,7 +29,7 @@ pub struct FileSearch {
     attempts: u32,
 }
 
-impl FileSearch {
+impl FileSetup {
     /// For every mongod of this host.
     pub fn new(confined: bool) -> Self {
         let mut processes = TracedProcesses::all();
@@ -41,7 +41,7 @@ impl FileSearch {
     }
 }
 
-impl CollectorPlan for FileSearch {
+impl CollectorPlan for FileSetup {
     /// Loads the programs.
     fn open(mut self: Box<Self>) -> Result<Box<dyn Collector>, NotOpened> {
         let trace = Trace {
@@ -70,7 +70,7 @@ impl CollectorPlan for FileSearch {
 /// Traces accesses to files.
 struct FileCollector {
     tracer: Tracer,
-    search: FileSearch,
+    search: FileSetup,
 }
 
 /// Why nothing can be traced: for good if somebody has to do something first, or after the last attempt.
@@ -93,7 +93,7 @@ fn problem(error: TraceError, is_last: bool) -> CollectorProblem {
 
 impl Collector for FileCollector {
     fn drop_privileges(&self) {
-        privileges::give_up_while_tracing(|| self.tracer.is_readable());
+        privileges::drop_privileges_while_tracing(|| self.tracer.is_readable());
     }
 
     fn observe(&mut self, into: &mut Observation) -> Result<(), CollectorProblem> {
@@ -121,7 +121,7 @@ impl Collector for FileCollector {
 /// State that outlives a window.
 struct FileTracing<'a> {
     files: TotalsTable,
-    search: &'a mut FileSearch,
+    search: &'a mut FileSetup,
     /// Until when accesses have been taken.
     taken: ClockReading,
     /// The start of the window that is open.

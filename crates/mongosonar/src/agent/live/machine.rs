@@ -28,7 +28,7 @@ impl Collector for MachineCollector {
     /// user's, and tell only who may inspect the process.
     fn drop_privileges(&self) {
         let keep = [capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
-        privileges::give_up(Duty::Observing, &["/proc", "/sys"], &keep);
+        privileges::drop_privileges(Duty::Observing, &["/proc", "/sys"], &keep);
     }
 
     fn observe(&mut self, into: &mut Observation) -> Result<(), CollectorProblem> {

@@ -160,7 +160,7 @@ fn on_signals(signals: &[i32]) -> Result<Arc<AtomicBool>> {
 fn drop_privileges(config: Option<&Path>, folder: &Path) {
     let config =
         config.and_then(Path::parent).map_or_else(|| PathBuf::from("/etc/mongosonar"), Path::to_path_buf);
-    privileges::give_up_but_writing(&[Path::new("/proc"), Path::new("/sys"), &config], folder, &[]);
+    privileges::drop_privileges_but_writing(&[Path::new("/proc"), Path::new("/sys"), &config], folder, &[]);
 }
 
 /// What an agent has when it begins.

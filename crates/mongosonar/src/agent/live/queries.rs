@@ -22,7 +22,7 @@ use crate::agent::settings::QueriesTable;
 use crate::capture::applications::{self, Lookup};
 use crate::capture::changes::{CaptureChange, ChangeSenders};
 use crate::capture::notice::Notice;
-use crate::capture::ports::Listened;
+use crate::capture::ports::CapturedPorts;
 use crate::capture::threads::{CaptureTask, LiveCapture, RETIRE, RunningCapture};
 use crate::capture::tls::{AttachedCapture, TlsAttacher, TlsCapture};
 use crate::capture::{Joiner, OperationListener};
@@ -33,7 +33,7 @@ use crate::confinement::thread_starter::ThreadStarter;
 pub struct QueriesCollector {
     opener: RingOpener,
     table: QueriesTable,
-    listened: Listened,
+    listened: CapturedPorts,
     /// What decoders know of connections, also after a restart.
     shared: Arc<Shared>,
     /// `None` while the capture fails.
@@ -80,7 +80,7 @@ struct RunningQueries {
 /// A change of the configuration that is possible.
 pub struct PreparedChange {
     table: QueriesTable,
-    listened: Listened,
+    listened: CapturedPorts,
     ring: Option<OpenedRing>,
 }
 
@@ -187,7 +187,7 @@ impl QueriesCollector {
         }
     }
 
-    fn open(&self, table: &QueriesTable, listened: &Listened) -> Result<OpenedRing, CollectorProblem> {
+    fn open(&self, table: &QueriesTable, listened: &CapturedPorts) -> Result<OpenedRing, CollectorProblem> {
         self.opener.open(&request(table, listened))
     }
 
@@ -418,11 +418,11 @@ impl QueriesCollector {
     }
 }
 
-fn listened(table: &QueriesTable, found: Vec<u16>) -> Listened {
-    Listened::of(&table.ports(), found)
+fn listened(table: &QueriesTable, found: Vec<u16>) -> CapturedPorts {
+    CapturedPorts::of(&table.ports(), found)
 }
 
-fn request(table: &QueriesTable, listened: &Listened) -> RingRequest {
+fn request(table: &QueriesTable, listened: &CapturedPorts) -> RingRequest {
     RingRequest {
         interfaces: table.interface.clone(),
         ports: listened.ranges().into_iter().map(|range| range.into_inner()).collect(),

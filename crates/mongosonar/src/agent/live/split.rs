@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sonar_core::history::CollectorKind;
 use sonar_core::observation::WIDTH_NS;
 use sonar_core::time_split::{
-    ClassifiedWait, ConnectionSample, EndedWaits, JoinedOperation, REST, RowBlockers,
+    ClassifiedWait, ConnectionSample, EndedWaits, JoinedOperation, OTHER, RowBlockers,
 };
 use sonar_sys::Host;
 use sonar_sys::split::MAX_PROCESSES;
@@ -21,7 +21,7 @@ use crate::agent::memory::Holder;
 use crate::agent::servers::LocalServers;
 use crate::capture::OperationListener;
 use crate::capture::splitting::{
-    FileId, SplitHelpers, SplitMeeting, SplitPlan, SplitSink, SplitTrace, WireSide,
+    FileId, OperationMatcher, SplitHelpers, SplitPlan, SplitSink, SplitTrace, WireSide,
 };
 use crate::locking::lock;
 use crate::servers;
@@ -92,13 +92,13 @@ impl JoinedQueue {
 }
 
 /// What needs its privileges before any thread is started, and what the capture passes operations to.
-pub struct SplitSearch {
+pub struct SplitSetup {
     helpers: SplitHelpers,
-    meeting: Arc<Mutex<SplitMeeting<JoinedQueue>>>,
+    meeting: Arc<Mutex<OperationMatcher<JoinedQueue>>>,
     connections: ConnectionSample,
 }
 
-impl SplitSearch {
+impl SplitSetup {
     /// For every mongod and mongos of this host that proves to be one, and these connections.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl SplitSearch {
     pub fn new(connections: ConnectionSample, plan: SplitPlan) -> anyhow::Result<Self> {
         let processes = servers::in_order_of_places(servers::proven_to_listen(&Host::live()), MAX_PROCESSES);
         let helpers = SplitHelpers::start(&processes, None, connections, plan)?;
-        let meeting = Arc::new(Mutex::new(SplitMeeting::new(JoinedQueue::default()).with_room(ROOM)));
+        let meeting = Arc::new(Mutex::new(OperationMatcher::new(JoinedQueue::default()).with_room(ROOM)));
         Ok(Self { helpers, meeting, connections })
     }
 
@@ -116,7 +116,7 @@ impl SplitSearch {
     }
 }
 
-impl CollectorPlan for SplitSearch {
+impl CollectorPlan for SplitSetup {
     fn open(self: Box<Self>) -> Result<Box<dyn Collector>, NotOpened> {
         let Self { helpers, meeting, connections } = *self;
         Ok(Box::new(SplitCollector { trace: helpers.trace(), meeting, connections }))
@@ -126,13 +126,13 @@ impl CollectorPlan for SplitSearch {
 /// Traces the threads of the servers.
 struct SplitCollector {
     trace: SplitTrace,
-    meeting: Arc<Mutex<SplitMeeting<JoinedQueue>>>,
+    meeting: Arc<Mutex<OperationMatcher<JoinedQueue>>>,
     connections: ConnectionSample,
 }
 
 impl Collector for SplitCollector {
     fn drop_privileges(&self) {
-        self.trace.give_up_privileges();
+        self.trace.drop_privileges();
     }
 
     fn observe(&mut self, into: &mut Observation) -> Result<(), CollectorProblem> {
@@ -189,7 +189,7 @@ struct Splitting<'a> {
 
 impl Splitting<'_> {
     /// Adds up what has come.
-    fn tick(&mut self, trace: &SplitTrace, meeting: &Mutex<SplitMeeting<JoinedQueue>>) {
+    fn tick(&mut self, trace: &SplitTrace, meeting: &Mutex<OperationMatcher<JoinedQueue>>) {
         for what in trace.take_notices() {
             eprintln!("mongosonar: {what}");
         }
@@ -229,7 +229,7 @@ impl Splitting<'_> {
     }
 
     /// Follows servers that have started, and reports.
-    fn state(&mut self, trace: &SplitTrace, meeting: &Mutex<SplitMeeting<JoinedQueue>>) {
+    fn state(&mut self, trace: &SplitTrace, meeting: &Mutex<OperationMatcher<JoinedQueue>>) {
         self.followed = Some(Instant::now());
         let servers = self.into.servers().all();
         let processes: Vec<u32> = servers.iter().map(|server| server.pid).collect();
@@ -313,9 +313,9 @@ impl FileLabels {
         self.known.capacity() * size_of::<(FileId, Arc<str>)>() + self.known.values().map(name).sum::<usize>()
     }
 
-    /// The name of a file; [`REST`] if it is closed already.
+    /// The name of a file; [`OTHER`] if it is closed already.
     fn of(&self, file: FileId) -> Arc<str> {
-        self.known.get(&file).cloned().unwrap_or_else(|| REST.into())
+        self.known.get(&file).cloned().unwrap_or_else(|| OTHER.into())
     }
 }
 
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn what_waits_for_its_other_side_and_for_blockers_has_room_in_its_holders() {
         let (waiting, blockers) = (Holder::SplitWaiting.facts().bytes, Holder::SplitBlockers.facts().bytes);
-        let most = SplitMeeting::<JoinedQueue>::max_memory(ROOM);
+        let most = OperationMatcher::<JoinedQueue>::max_memory(ROOM);
         assert!(most <= waiting, "{most} of {waiting}");
         assert!(RowBlockers::MAX_MEMORY <= blockers, "{} of {blockers}", RowBlockers::MAX_MEMORY);
     }
@@ -377,7 +377,7 @@ mod tests {
         labels.name(named(&[(closed, "old.wt"), (reused, "index.wt")]).into_iter());
         assert_eq!((&*labels.of(closed), &*labels.of(reused)), ("old.wt", "index.wt"));
         labels.name(named(&[(reused, "collection.wt")]).into_iter());
-        assert_eq!((&*labels.of(closed), &*labels.of(reused)), (REST, "collection.wt"));
+        assert_eq!((&*labels.of(closed), &*labels.of(reused)), (OTHER, "collection.wt"));
     }
 
     #[test]

@@ -1,20 +1,20 @@
 //! Follows where the time of operations goes inside the servers, for as long as a command runs.
 //!
 //! Two sources see each operation: the wire, which knows its shape, and the thread that executes it, of which the
-//! kernel knows where its time goes. They meet in a [`SplitMeeting`] by connection and request id. A [`SplitSink`]
+//! kernel knows where its time goes. They meet in a [`OperationMatcher`] by connection and request id. A [`SplitSink`]
 //! receives what both saw.
 
 mod in_progress;
-mod meeting;
 mod open_files;
+mod operation_matcher;
 mod plan;
 mod rows;
 mod trace;
 mod wait_problems;
 mod waits;
 
-pub use self::meeting::{SplitMeeting, SplitSink, WireSide};
 pub use self::open_files::{FileId, OpenFilesRoom};
+pub use self::operation_matcher::{OperationMatcher, SplitSink, WireSide};
 pub use self::plan::SplitPlan;
 pub use self::rows::WindowSplits;
 pub use self::trace::{SplitHelpers, SplitTrace};
@@ -24,7 +24,7 @@ use sonar_sys::Host;
 use sonar_sys::split::MAX_PROCESSES;
 
 use crate::capture::args::Range;
-use crate::capture::ports::Listened;
+use crate::capture::ports::CapturedPorts;
 use crate::exit::usage;
 use crate::servers;
 
@@ -48,7 +48,7 @@ pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<u32>> {
     if ports.is_empty() {
         return Ok(found);
     }
-    let listened = Listened::of(ports, Vec::new());
+    let listened = CapturedPorts::of(ports, Vec::new());
     let serving = host.serving(&found, &|port| listened.has(port));
     if serving.is_empty() {
         return Err(usage!(

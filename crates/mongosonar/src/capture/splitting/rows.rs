@@ -11,8 +11,8 @@ use sonar_core::window::Window;
 use sonar_sys::split::SplitLosses;
 
 use super::in_progress::{RequestOfConnection, ThreadsNow};
-use super::meeting::SplitSink;
 use super::open_files::FileId;
+use super::operation_matcher::SplitSink;
 
 /// Windows that are kept until they are taken; what comes for further ones is added to the last.
 const MAX_WINDOWS: usize = 64;

@@ -12,8 +12,8 @@ use sonar_core::words::plural;
 use sonar_sys::split::{FollowedProcess, MAX_PROCESSES, SplitEvent, SplitLosses, SplitTracer, ThreadTime};
 
 use super::in_progress::ThreadsNow;
-use super::meeting::{SplitMeeting, SplitSink};
 use super::open_files::{FileId, OpenFiles};
+use super::operation_matcher::{OperationMatcher, SplitSink};
 use super::plan::SplitPlan;
 use super::waits::WaitClassifier;
 use crate::capture::tls::{EncryptedAccess, TlsLibrary};
@@ -140,8 +140,8 @@ impl RefusedServers {
 
 impl SplitTrace {
     /// Drops the privileges that the trace no longer needs.
-    pub fn give_up_privileges(&self) {
-        privileges::give_up_while_tracing(|| self.tracer.is_readable());
+    pub fn drop_privileges(&self) {
+        privileges::drop_privileges_while_tracing(|| self.tracer.is_readable());
     }
 
     /// Reads the names of functions, which takes a second or two for a large program. Call it after privileges were
@@ -186,7 +186,7 @@ impl SplitTrace {
     /// The records cannot be read.
     pub fn run<S: SplitSink>(
         &self,
-        meeting: &Mutex<SplitMeeting<S>>,
+        meeting: &Mutex<OperationMatcher<S>>,
         mut tick: impl FnMut() -> bool,
     ) -> Result<()> {
         let each = |event| match event {

@@ -17,7 +17,7 @@ use sonar_sys::tls::{MAX_PROCESSES, PlaintextSource, TlsRoom, TlsTracer};
 
 use super::library::TlsLibrary;
 use crate::capture::args::Range;
-use crate::capture::ports::Listened;
+use crate::capture::ports::CapturedPorts;
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
 use crate::confinement::start_order::{self, StartStep};
 use crate::input::follow::{FileThread, FileThreads};
@@ -167,7 +167,7 @@ fn serve(
         confine_helper("sonar-tls", TLS_HELPER_BYTES, &kept, Duty::Attaching)?;
     }
     let host = Host::live();
-    let mut listened = Listened::of(&task.ports, servers::proven_ports(&host));
+    let mut listened = CapturedPorts::of(&task.ports, servers::proven_ports(&host));
     let mut attacher = Attacher {
         tracer,
         source,
@@ -319,7 +319,7 @@ impl Attacher<'_> {
     }
 
     /// Looks at the processes that may have become servers; `at_all` also at old ones.
-    fn look(&mut self, host: &Host, listened: &Listened, at_all: bool) -> Vec<AttacherNews> {
+    fn look(&mut self, host: &Host, listened: &CapturedPorts, at_all: bool) -> Vec<AttacherNews> {
         let all = host.process_ids().unwrap_or_default();
         // If that fails, it is tried again at the next look.
         if !all.is_empty() {
@@ -428,7 +428,7 @@ fn giving_way(mut followed: Vec<u32>, placed: &[u32]) -> Option<(u32, Vec<u32>)>
 
 /// Those of the processes that serve the ports. Ports that were found are those of servers, and in another network namespace
 /// any other program may have the same one. Servers that get a place come first.
-fn serving(host: &Host, processes: &[u32], listened: &Listened) -> Vec<u32> {
+fn serving(host: &Host, processes: &[u32], listened: &CapturedPorts) -> Vec<u32> {
     // Of servers any port counts: there may be more of them than are captured.
     let is_asked = |port| listened.follows() || listened.has(port);
     let serving = |processes: &[u32]| host.serving(processes, &is_asked);
@@ -469,12 +469,12 @@ mod tests {
         process(8, ["postgres", "/usr/bin/postgres", "net:[3]", "6989"]);
         let host = Host::of_proc(proc.path());
         let read = |named: &[Range]| {
-            let listened = Listened::of(named, servers::proven_ports(&host));
+            let listened = CapturedPorts::of(named, servers::proven_ports(&host));
             (listened.ranges(), serving(&host, &[5, 6, 7, 8], &listened))
         };
         assert_eq!(read(&[]), (vec![27_017..=27_017], vec![7]));
         assert_eq!(read(&[Range(636, 636)]), (vec![636..=636], vec![5, 6]));
-        let full = Listened::of(&[], vec![1]);
+        let full = CapturedPorts::of(&[], vec![1]);
         assert_eq!(
             serving(&host, &[5, 6, 7, 8], &full),
             [7],

@@ -26,7 +26,7 @@ use super::server_names::{ServerNames, ServerNamesUpdate};
 use crate::capture::args::{SourceArg, only_port};
 use crate::capture::changes::{CaptureChange, ChangeSenders};
 use crate::capture::notice::Notice;
-use crate::capture::ports::Listened;
+use crate::capture::ports::CapturedPorts;
 use crate::capture::rotate::{Preparation, SeriesFiles, SeriesWork, Started};
 use crate::capture::session::SessionPlan;
 use crate::capture::splitting::{self, SplitHelpers, SplitPlan};
@@ -222,7 +222,7 @@ struct Changes {
 
 /// Starts the thread that follows the servers of this host: those that start later are captured too, unless ports were
 /// named, and what is in flight on one ends with its process. It ends when the returned sender is dropped.
-fn follow(search: LocalServerSearch, mut listened: Listened, changes: Changes) -> Result<Sender<()>> {
+fn follow(search: LocalServerSearch, mut listened: CapturedPorts, changes: Changes) -> Result<Sender<()>> {
     let Changes { threads, notices_to, names, interfaces } = changes;
     let (keep, stop) = channel();
     let tell = move |news: ServerNews, ended: Vec<EndedServer>| {

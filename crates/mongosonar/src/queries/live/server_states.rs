@@ -14,7 +14,7 @@ use sonar_view::queries::ServerState;
 use crate::args::when::now;
 use crate::capture::args::Range;
 use crate::capture::notice::Notice;
-use crate::capture::ports::Listened;
+use crate::capture::ports::CapturedPorts;
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::ftdc::follow::{DiagnosticFolder, FtdcFollower, LearnsSchemas, forget_schemas};
 use crate::input::follow::FileThreads;
@@ -94,7 +94,7 @@ impl ServerStatesTask {
         threads: &Arc<FileThreads>,
     ) -> io::Result<bool> {
         let found = self.samples.servers()?;
-        let named = Listened::of(&self.ports, Vec::new());
+        let named = CapturedPorts::of(&self.ports, Vec::new());
         let is_wanted = |one: &SampledServer| self.ports.is_empty() || named.has(one.port);
         let found: Vec<SampledServer> = found.into_iter().filter(is_wanted).take(MAX_FOLLOWED).collect();
         let before = followed.len();

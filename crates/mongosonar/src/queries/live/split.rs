@@ -17,7 +17,7 @@ use sonar_sys::split::MAX_PROCESSES;
 use crate::args::when::now;
 use crate::capture::OperationListener;
 use crate::capture::notice::Notice;
-use crate::capture::splitting::{SplitMeeting, SplitTrace, WindowSplits, WireSide};
+use crate::capture::splitting::{OperationMatcher, SplitTrace, WindowSplits, WireSide};
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::io::names::FileNames;
 use crate::locking::lock;
@@ -49,7 +49,7 @@ pub struct RowSplitTask {
 
 /// A trace that runs in its own thread.
 pub struct RunningSplits {
-    meeting: Arc<Mutex<SplitMeeting<WindowSplits>>>,
+    meeting: Arc<Mutex<OperationMatcher<WindowSplits>>>,
     sample: ConnectionSample,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
@@ -64,7 +64,7 @@ impl RunningSplits {
     /// The thread cannot be started.
     pub fn start(trace: SplitTrace, task: RowSplitTask) -> Result<Self> {
         let splits = WindowSplits::new(task.interval.as_nanos() as u64, task.by);
-        let meeting = Arc::new(Mutex::new(SplitMeeting::new(splits)));
+        let meeting = Arc::new(Mutex::new(OperationMatcher::new(splits)));
         let stop = Arc::new(AtomicBool::new(false));
         let sample = task.sample;
         let run = {
@@ -122,7 +122,7 @@ impl RunningSplits {
 
 fn follow(
     trace: &SplitTrace,
-    meeting: &Mutex<SplitMeeting<WindowSplits>>,
+    meeting: &Mutex<OperationMatcher<WindowSplits>>,
     task: &RowSplitTask,
     stop: &AtomicBool,
 ) -> Result<()> {

@@ -39,7 +39,7 @@ pub struct Shapes {
 
 impl Shapes {
     fn add(&mut self, op: &Operation<'_>, identity: Identity) {
-        if identity == Identity::Unsaid {
+        if identity == Identity::Unknown {
             let key = format!("{} {}", op.shape.command, op.shape.namespace());
             *self.unsaid.entry(key).or_default() += 1;
             return;

@@ -6,7 +6,7 @@ use sonar_core::figures::{Figures, Share};
 use sonar_core::histogram::{Histogram, upper_bound_ns};
 use sonar_core::operation::WaitingOperation;
 use sonar_core::row::MAX_ORDERED_IDS;
-use sonar_core::time_split::{REST, RowSplit, TimePart};
+use sonar_core::time_split::{OTHER, RowSplit, TimePart};
 use sonar_core::{Endpoint, Window};
 
 use super::App;
@@ -229,7 +229,7 @@ fn split_lines<'a>(split: &RowSplit, columns: usize, palette: Palette) -> Vec<Li
         spans.push(Span::styled(format!(" {:>6.1}%", 100.0 * share(ns, whole)), palette.dim));
         lines.push(Line::from(spans));
     }
-    let named = |name: &str| if name == REST { "(others)".to_owned() } else { escape(name).into_owned() };
+    let named = |name: &str| if name == OTHER { "(others)".to_owned() } else { escape(name).into_owned() };
     // The others are samples of a processor.
     let waits = longest_waits(split).into_iter().filter(|((part, _), _)| *part != TimePart::Cpu);
     let waits = waits.map(|((_, class), total)| {

@@ -16,7 +16,7 @@ use sonar_core::history::CollectorKind;
 use sonar_mongo::Target;
 
 use self::report::{ServerReport, StatusReports};
-use self::server::AskedServer;
+use self::server::PolledServer;
 use self::task::StatusTask;
 use super::board::CollectorProblem;
 use super::runner::{Collector, Observation};
@@ -40,7 +40,7 @@ pub struct StatusCollector {
 
 impl Collector for StatusCollector {
     fn drop_privileges(&self) {
-        privileges::give_up_but_network(&self.targets);
+        privileges::drop_privileges_but_network(&self.targets);
     }
 
     fn observe(&mut self, into: &mut Observation) -> Result<(), CollectorProblem> {
@@ -96,7 +96,7 @@ fn ask_hosts(task: &StatusTask, target: &Target, number: usize) {
 
 /// Asks a server until the task is stopped.
 fn ask(task: &StatusTask, target: &Target, host: &str) {
-    let mut server = AskedServer::new(task, target, host);
+    let mut server = PolledServer::new(task, target, host);
     let mut next = Instant::now();
     loop {
         server.ask();

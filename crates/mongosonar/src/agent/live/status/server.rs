@@ -54,7 +54,7 @@ enum ServerRequest {
 }
 
 /// A server that is asked.
-pub struct AskedServer<'a> {
+pub struct PolledServer<'a> {
     task: &'a StatusTask,
     target: &'a Target,
     host: &'a str,
@@ -115,7 +115,7 @@ fn endpoint(host: &str, is_of_host: impl Fn(IpAddr) -> bool) -> Result<Endpoint,
     }
 }
 
-impl<'a> AskedServer<'a> {
+impl<'a> PolledServer<'a> {
     /// The server `host` of `target`, which is not connected yet.
     pub fn new(task: &'a StatusTask, target: &'a Target, host: &'a str) -> Self {
         Self {

@@ -34,7 +34,7 @@ pub trait SplitSink: Send {
 }
 
 /// Both sides meet here.
-pub struct SplitMeeting<S> {
+pub struct OperationMatcher<S> {
     /// Receives what has met.
     pub sink: S,
     joiner: SplitJoiner,
@@ -44,7 +44,7 @@ pub struct SplitMeeting<S> {
     unanswered: UnansweredRequests,
 }
 
-impl<S: SplitSink> SplitMeeting<S> {
+impl<S: SplitSink> OperationMatcher<S> {
     /// With threads that are traced from now on.
     pub fn new(sink: S) -> Self {
         Self {
@@ -169,7 +169,7 @@ impl<S: SplitSink> SplitMeeting<S> {
 
 /// Passes the operations of a batch of packets on at once.
 pub struct WireSide<S> {
-    meeting: Arc<Mutex<SplitMeeting<S>>>,
+    meeting: Arc<Mutex<OperationMatcher<S>>>,
     /// Connections that are followed.
     sample: ConnectionSample,
     ended: Vec<WireOperation>,
@@ -178,7 +178,7 @@ pub struct WireSide<S> {
 
 impl<S> WireSide<S> {
     /// Of these connections.
-    pub fn new(meeting: Arc<Mutex<SplitMeeting<S>>>, sample: ConnectionSample) -> Self {
+    pub fn new(meeting: Arc<Mutex<OperationMatcher<S>>>, sample: ConnectionSample) -> Self {
         Self { meeting, sample, ended: Vec::new(), unanswered: Vec::new() }
     }
 }
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_full_meeting_has_no_more_than_it_may() {
         const ROOM: usize = 14_000;
-        let mut meeting = SplitMeeting::new(Deaf).with_room(ROOM);
+        let mut meeting = OperationMatcher::new(Deaf).with_room(ROOM);
         meeting.joiner.traced_since(Timestamp::default());
         for number in 0..ROOM as u64 + 3 {
             meeting.wire(wire_operation(number));
@@ -259,7 +259,7 @@ mod tests {
                 meeting.waited((number, Timestamp::from_unix_ns(1)), wait.clone());
             }
         }
-        let (most, bytes) = (SplitMeeting::<Deaf>::max_memory(ROOM), meeting.memory());
+        let (most, bytes) = (OperationMatcher::<Deaf>::max_memory(ROOM), meeting.memory());
         assert!(bytes <= most && bytes > most / 3, "{bytes} of {most}");
         // Requests without a reply are kept only for those who ask after the end.
         let mut wire = WireSide::new(Arc::new(Mutex::new(meeting)), ConnectionSample::default());
