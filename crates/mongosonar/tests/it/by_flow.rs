@@ -232,18 +232,30 @@ fn wait(mut child: std::process::Child) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-/// Waits until no signal of a program is pending and each of its threads waits for something.
+/// Waits until no signal of a program is pending and each of its threads waits for something. One thread may wake another
+/// one that was looked at before it, so two looks must see the same: no thread has run in between.
 fn wait_until_all_wait(child: &std::process::Child) {
     let begun = Instant::now();
     let tasks = format!("/proc/{}/task", child.id());
+    // How often it has waited, where it waits.
     let waits = |task: std::fs::DirEntry| {
         let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let none = |set: &str| set.chars().all(|digit| digit == '0');
-        field("State:").is_some_and(|state| state.starts_with('S'))
-            && ["SigPnd:", "ShdPnd:"].iter().all(|name| field(name).is_some_and(none))
+        let is_waiting = field("State:").is_some_and(|state| state.starts_with('S'))
+            && ["SigPnd:", "ShdPnd:"].iter().all(|name| field(name).is_some_and(none));
+        let switches = ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"];
+        is_waiting.then(|| (task.file_name(), switches.map(|name| field(name).map(str::to_owned))))
     };
-    while !std::fs::read_dir(&tasks).unwrap().map(Result::unwrap).all(waits) {
+    let look =
+        || -> Option<Vec<_>> { std::fs::read_dir(&tasks).unwrap().map(Result::unwrap).map(waits).collect() };
+    let mut before = None;
+    loop {
+        let now = look();
+        if now.is_some() && now == before {
+            return;
+        }
+        before = now;
         assert!(begun.elapsed() < Duration::from_secs(60), "it never waits");
         // span: between two looks
         std::thread::sleep(Duration::from_millis(1));
