@@ -25,7 +25,6 @@ fi
 . scripts/musl/environment.sh
 # The same random cases each time, so that no change fails by chance; another seed gives others.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
-export RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc.sh
 
 lane=lab
 lab_lane() { stage "build the lab" make --no-print-directory -C lab setup-without-rust; }
@@ -47,7 +46,8 @@ list_tests() {
         return 1
     fi
     cargo metadata --locked --format-version 1 >"$logs/metadata.json" &&
-        cargo nextest list --workspace --locked --list-type binaries-only --message-format json >"$logs/binaries.json"
+        RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc.sh cargo nextest list --workspace --locked \
+            --list-type binaries-only --message-format json >"$logs/binaries.json"
 }
 check "build the workspace and its tests" list_tests
 build_log=$(log_of "build the workspace and its tests")
@@ -90,8 +90,8 @@ spare_lane() {
     lane=spare
     check "format" scripts/lint.sh --format
     # The benches are built only here.
-    [ -z "${LONG:-}" ] || check "clippy" env -u RUSTC_WORKSPACE_WRAPPER \
-        cargo clippy --workspace --all-targets --features sonar-decode/bench --locked --quiet -- -D warnings
+    [ -z "${LONG:-}" ] ||
+        check "clippy" cargo clippy --workspace --all-targets --features sonar-decode/bench --locked --quiet -- -D warnings
     if command -v cargo-deny >/dev/null; then
         check "licences, bans and sources" cargo deny check licenses bans sources
         check "security advisories" advisories
