@@ -1,7 +1,7 @@
-// The documents that the commands write with --json; a null is not known. Made from the types in crates/sonar-view:
+// The documents that the commands write with --json. What is not known is null. Made from the types in crates/sonar-view:
 // SNAPSHOTS=overwrite cargo test -p sonar-view typescript
 
-export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonJson | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | WhyReport | StackReport | StackComparison;
+export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | WhyReport | StackReport | StackComparison;
 
 /** Where a document comes from. */
 export type About = {
@@ -9,11 +9,11 @@ export type About = {
 tool: string,
 /** The version of the program. */
 version: string,
-/** The host that the figures are of; `None` where nothing says which. */
+/** The host that the figures are of; null where nothing says which. */
 host: string | null,
 /** Files, servers or interfaces that were read, by name. */
 sources: Array<string>,
-/** The start of the time that the figures cover, in nanoseconds since 1970; `None` where there is none, or two. */
+/** The start of the time that the figures cover, in nanoseconds since 1970; null where there is none, or two. */
 start_ns: number | null,
 /** Its end. */
 end_ns: number | null, };
@@ -31,7 +31,7 @@ parts: Array<PartActivityJson>, };
 
 export type AppCallerJson = { name: string | null, driver: string | null, driver_version: string | null, joined_late: boolean, calls: number, failed: number | null, latency_ns: number | null, };
 
-/** A run as it is written. */
+/** A run of `disk bench`, with where it comes from. */
 export type BenchDocument = { about: About,
 /** Version of the schema. */
 schema: number,
@@ -211,10 +211,14 @@ notes: Array<string>, };
 
 export type ClientCallerJson = { address: string, calls: number, failed: number | null, latency_ns: number | null, };
 
-/** A comparison as it is written. */
+export type ComparedSideJson = { name: string, host: string | null, source: string, calls: number,
+/** Nanoseconds since 1970. */
+first_seen: number, last_seen: number, zone: ZoneObject, };
+
+/** Two digests, compared row by row. */
 export type ComparisonDocument = { schema: number, kind: "comparison", about: About,
 /** A and B. */
-sides: [SideJson, SideJson],
+sides: [ComparedSideJson, ComparedSideJson],
 /** Rows that changed. */
 changed: number, unchanged: number,
 /** Rows of which too little is known, for any reason. */
@@ -223,21 +227,6 @@ not_judged: number, not_judged_few_latencies: number, not_judged_in_one: number,
 not_compared: number, by: string, latencies_compared: boolean,
 /** Durations are rounded down to a multiple of this, in nanoseconds. */
 precision_ns: number, worse: boolean, rows: Array<RowPairJson>, };
-
-/** Processor time of a step. */
-export type Cpu = {
-/** In user mode, nanoseconds. */
-user_ns: number,
-/** In the kernel, nanoseconds. */
-system_ns: number,
-/** Of one read or write, nanoseconds. */
-ns_per_operation: number | null,
-/** Share of all processors of the machine that was busy with anything, 0 to 1. */
-machine_busy: number | null,
-/** How many processors the test was allowed to use. */
-usable_processors: number | null,
-/** Share of the periods in which its control group stopped it for lack of processor time, 0 to 1; null without a quota. */
-throttled: number | null, };
 
 /** The columns of `iostat -x` for one device. */
 export type DeviceRates = {
@@ -336,10 +325,10 @@ points: Array<number> | null,
 points_seen: number | null, rows_total: number, rows: Array<DigestRowJson>, };
 
 export type DigestRowJson = { shape_id: string | null, ordered_ids: Array<string>, identity: string | null, class: string | null, command: string | null, database: string | null, collection: string | null, shape: string | null, plain: string | null, shape_cut: boolean | null, app: string | null, namespace: string | null, plan: string | null,
-/** Empty if the source does not say it. */
-client?: string | null, user?: string | null, comment?: string | null, query_hash: string | null,
+/** Only in rows by client, like the next two in rows by user and by comment. Empty if the source does not say it. */
+client?: string, user?: string, comment?: string, query_hash: string | null,
 /** Only where the report has several sources. */
-by_source?: BySource | null, index_hint: string | null,
+by_source?: BySource, index_hint: string | null,
 /** Null if the latency of no operation is known. */
 time_share: number | null, apps: Array<DigestAppJson>, calls: number, entries: number, statements: number,
 /** Null, as `errors` is, if the outcome of no operation is known. */
@@ -354,8 +343,8 @@ export type DiskBenchJson = { device: string | null, disks: Array<string>, host:
 /** Whether it is the disk that was read; null if that is not known. */
 same_device: boolean | null, through_page_cache: boolean, record_bytes: number, depth: number, in_order_bytes_per_s: number | null, in_order_ns: number | null, one_by_one_bytes_per_s: number | null, one_by_one_ns: number | null, random_reads_per_s: number | null, random_once_ns: number | null, random_all_ns: number | null, };
 
-/** The JSON document. */
-export type DiskComparisonJson = { about: About,
+/** Two runs of `disk bench`, compared. */
+export type DiskComparisonDocument = { about: About,
 /** Which one is faster, in one sentence. */
 answer: string,
 /** What the table means, a sentence each. */
@@ -396,8 +385,6 @@ from: number, count: number, };
 
 export type EarlierBlockerJson = { thread: number, thread_name: string | null, wait_ns: number, };
 
-export type EndingShapeJson = { shape_id: string, command: string, namespace: string, shape: string, };
-
 export type ErrorChangeJson = { code: number, namespace: string, commands: Array<string>, applications: Array<string>, before: ErrorCountJson, after: ErrorCountJson, };
 
 export type ErrorCountJson = { errors: number, seconds: number, };
@@ -421,31 +408,6 @@ total_ns: number,
 longest_ns: number,
 /** When that began, in nanoseconds since 1970; null if the limit was never passed. */
 longest_start_ns: number | null, };
-
-/** A figure. */
-export type FigureJson = {
-/** Stable name. */
-id: string,
-/** What it belongs to. */
-group: string,
-/** Name for people. */
-title: string,
-/** Its unit. */
-unit: string,
-/** Number of values. */
-count: number,
-/** Median. */
-p50: number,
-/** 95th percentile. */
-p95: number,
-/** Largest value. */
-max: number,
-/** Null for a figure without limits. */
-verdict: "ok" | "amber" | "red" | null,
-/** When it is worth a look; null if never. */
-limits: LimitsJson | null,
-/** Values over time. */
-trend: TrendJson, };
 
 export type FiguresObject = { calls: number, entries: number, statements: number,
 /** Null, as `errors` is, if the outcome of no operation is known. */
@@ -471,6 +433,15 @@ in_order: number,
 bytes: number,
 /** Time blocked in them, in nanoseconds. */
 wait_ns: number, };
+
+/** The reads of a file over time and offset. */
+export type FilePictureJson = { file: number, name: string, columns: number, rows: number, length: number, span_ns: number,
+/** Column, row, reads, mean latency in nanoseconds: four numbers for each cell. */
+cells: Array<number>,
+/** Of each column: reads, median, 99th percentile in nanoseconds; null without reads. */
+over: Array<[number, number, number] | null>,
+/** Upper bound in nanoseconds; reads from the page cache, from the device, and of unknown origin. */
+buckets: Array<[number, number, number, number]>, };
 
 /** What one shape waited for in a file. */
 export type FileShapeJson = {
@@ -509,6 +480,40 @@ export type FlowJson = { count: number, errors: number, faults: number, asked_by
 
 export type FlowLatencyJson = { count: number, sum: number, p50: number | null, p95: number | null, p99: number | null, max: number | null, };
 
+/** A figure. */
+export type FtdcFigureJson = {
+/** Stable name. */
+id: string,
+/** What it belongs to. */
+group: string,
+/** Name for people. */
+title: string,
+/** Its unit. */
+unit: string,
+/** Number of values. */
+count: number,
+/** Median. */
+p50: number,
+/** 95th percentile. */
+p95: number,
+/** Largest value. */
+max: number,
+/** Null for a figure without limits. */
+verdict: "ok" | "amber" | "red" | null,
+/** When it is worth a look; null if never. */
+limits: LimitsJson | null,
+/** Values over time. */
+trend: TrendJson, };
+
+/** What happened at one moment. */
+export type FtdcIncidentJson = {
+/** When, in nanoseconds since 1970. */
+time_ns: number,
+/** `restart`, `gap`, `lost`, `state` or `clock_back`. */
+kind: string,
+/** In words. */
+words: string, };
+
 /** How the reading went. */
 export type FtdcReading = {
 /** Files. */
@@ -543,11 +548,11 @@ samples: number,
 /** How the reading went. */
 reading: FtdcReading,
 /** Starts, gaps and the like, by time. */
-incidents: Array<IncidentJson>,
+incidents: Array<FtdcIncidentJson>,
 /** Incidents beyond those. */
 incidents_other: number,
 /** Figures, by group. */
-figures: Array<FigureJson>, };
+figures: Array<FtdcFigureJson>, };
 
 /** A time that was not observed. */
 export type GapJson = {
@@ -564,7 +569,7 @@ end_ns: number, };
 
 export type GrownPartJson = { part: ShownPart, before_ns: number, after_ns: number, class: string | null, file: string | null,
 /** The shape whose operations ended its waits. */
-ended_by: EndingShapeJson | null, };
+ended_by: NamedShapeJson | null, };
 
 /** A figure that grew with others, which are its parts. */
 export type GrowthJson = { parts: Array<SeriesChangeJson>, subject: string, name: string | null, metric: string, title: string, unit: string, before: number, lowest_before: number, highest_before: number, after: number,
@@ -581,7 +586,7 @@ export type ImpactCellJson = { clients: number, level: number, rate_limit: numbe
 /** Share of the throughput without the profiler, with the ends of its interval. */
 loss: number | null, loss_low: number | null, loss_high: number | null, differs: boolean | null, p50_ns: number | null, p95_ns: number | null, p99_ns: number | null, max_ns: number | null, server_cpu_ns: number | null, load_cpu_ns: number | null, host_busy_ns: number | null, disk_busy_ns: number | null, written_bytes: number | null, log_bytes: number | null, lock_waits: number | null, lock_wait_us: number | null, };
 
-/** A measurement as it is written. */
+/** What profiling costs, by level and number of clients. */
 export type ImpactDocument = { schema: number, kind: "profiler_impact", about: About, started_ns: number, server: string, documents: number, confidence: number, processors: number | null, variants: Array<string>, cells: Array<ImpactCellJson>, verdicts: Array<string>, bottleneck: string, slices: Array<LoadSliceJson>, };
 
 /** An operation in progress. */
@@ -612,15 +617,6 @@ doing_ns: number | null,
 class: string | null,
 /** Where its time went so far, the largest part first. */
 parts: Array<PartJson>, };
-
-/** What happened at one moment. */
-export type IncidentJson = {
-/** When, in nanoseconds since 1970. */
-time_ns: number,
-/** `restart`, `gap`, `lost`, `state` or `clock_back`. */
-kind: string,
-/** In words. */
-words: string, };
 
 /** A report about an incident. It is the JSON document in memory; text and the web page are made from it. */
 export type IncidentReport = {
@@ -657,10 +653,10 @@ export type IoFileJson = { file: number, path: string | null,
 /** What it holds, where the server names it. */
 label: string | null, role: string | null, reads: FlowJson, writes: FlowJson | null, page_ins: PageInsJson | null, syncs: number, sync_ns: SyncLatencyJson, phases: Array<PhaseJson>, };
 
-/** A report as it is written. */
+/** What `io report` found. */
 export type IoReportDocument = {
 /** Null where no page was asked for. */
-pictures: Array<Picture> | null, schema: number, kind: "io_report", about: About, start_ns: number | null, end_ns: number | null, accesses: number, lost: NamedCounts, lost_in_words: Array<string>, left_out: number,
+pictures: Array<FilePictureJson> | null, schema: number, kind: "io_report", about: About, start_ns: number | null, end_ns: number | null, accesses: number, lost: NamedCounts, lost_in_words: Array<string>, left_out: number,
 /** Why the recording could not be read to its end. */
 incomplete: string | null, info: { [key in string]: string }, verdict: IoVerdictJson, files_total: number, files: Array<IoFileJson>, threads: Array<IoThreadJson>, };
 
@@ -733,7 +729,9 @@ variant: number, round: number, start_ns: number, length_ns: number, operations:
 
 export type LogClientJson = { app: string, driver: string, driver_version: string, connections: number, };
 
-/** A long run as it is written. */
+export type LogMessageJson = { severity: string, component: string, id: number | null, text: string, count: number, first: number, last: number, };
+
+/** The throughput of one long run, second by second. */
 export type LongImpactDocument = { schema: number, kind: "profiler_impact_long", about: About, started_ns: number, server: string, clients: number, level: number | null,
 /** Operations in each second. */
 seconds: Array<number>, wrapped_ns: number | null, profile_bytes: number | null, loss: number | null, loss_low: number | null, loss_high: number | null, differs: boolean | null, verdict: string, };
@@ -744,15 +742,13 @@ member: string | null, figures: Array<MachineFigureJson>, };
 
 export type MachineFigureJson = { figure: string, unit: string, before: number, after: number, };
 
-export type MessageJson = { severity: string, component: string, id: number | null, text: string, count: number, first: number, last: number, };
-
 /** A moment of change. */
 export type MomentJson = {
 /** What changed, the most important first. */
 changes: Array<ChangeJson>,
 /** What the machine and the server measured at the same time. */
 context: Array<ChangeJson>,
-/** HistoryChanges that were left out. */
+/** Changes that were left out. */
 left_out: number,
 /** Over how long costs were measured, in nanoseconds: at least as long as the moment. */
 measured_ns: number,
@@ -761,13 +757,16 @@ start_ns: number,
 /** Its end. */
 end_ns: number, };
 
-/** Counts by name, in the order in which they were given. */
+/** Counts by name, in the order in which they were given. Each name must be given once. */
 export type NamedCounts = { [name in string]: number };
+
+/** Which shape it is. */
+export type NamedShapeJson = { shape_id: string, command: string, namespace: string, shape: string, };
 
 export type NewApplicationJson = { name: string, driver: string | null, version: string | null, versions_before: Array<string>, calls: number, time_ns: number, has_ended: boolean, };
 
 /** What a log tells beside operations. */
-export type NoticesJson = { accepted: number, ended: number, most_open: number | null, versions: Array<string>, starts: Array<StartJson>, clients: Array<LogClientJson>, slow_replies: SlowRepliesJson, messages: Array<MessageJson>, messages_other: number, };
+export type NoticesJson = { accepted: number, ended: number, most_open: number | null, versions: Array<string>, starts: Array<ServerStartJson>, clients: Array<LogClientJson>, slow_replies: SlowRepliesJson, messages: Array<LogMessageJson>, messages_other: number, };
 
 /** The time that rates are divided by, in nanoseconds since the Unix epoch. */
 export type ObservedJson = { start_ns: number, end_ns: number, };
@@ -801,9 +800,6 @@ classes: Array<WaitClassJson>, };
 
 /** A time in which a file was read in one way. */
 export type PhaseJson = { start_ns: number, length_ns: number, path: string, reads: number, bytes: number, read_ns: number, randomness: number | null, };
-
-/** A picture. Its cells are many and are written without a copy. */
-export type Picture = { file: number, name: string, columns: number, rows: number, length: number, span_ns: number, cells: Array<number>, over: Array<[number, number, number] | null>, buckets: Array<[number, number, number, number]>, };
 
 /** Operations with a plan. */
 export type PlanCountJson = {
@@ -850,7 +846,7 @@ level: number,
 /** All that was written during the trace was read; false if the collection may have wrapped meanwhile. */
 is_whole: boolean, };
 
-/** An interval or a summary as it is written. Counts are scaled up from a sample. */
+/** What `queries` saw in an interval or in all. Counts are scaled up from a sample. */
 export type QueriesDocument = { schema: number, kind: "interval" | "summary", start_ns: number, end_ns: number, observed_ns: number, partial: boolean, sample: number, by: string, classes: Array<string>, role: string | null, totals: QueryFiguresJson, by_type: NamedCounts | null, hidden: Array<HiddenObject>, empty_because: Silence | null, notes: Array<string>, servers: Array<ServerStateJson>, coverage: NamedCounts, rows_total: number, rows: Array<QueryRowJson>, };
 
 export type QueryAppJson = { app: string | null,
@@ -867,7 +863,7 @@ other: boolean, };
 export type QueryFiguresJson = { calls: number, calls_per_s: number | null, load: number | null, statements: number, errors: NamedCounts | null, failed: number | null, unanswered: number, unacknowledged: number, outcome_unknown: number, latency_ns: QueryLatencyJson, transfer_ns: number | null, request_bytes: number | null, response_bytes: number | null, docs_returned: number | null, docs_affected: number | null, tls_operations: number | null, tls_suites: NamedCounts, in_flight: number | null, oldest_in_flight_ns: number | null, first_seen: number | null, last_seen: number | null, };
 
 export type QueryLatencyJson = { p50: number | null, p95: number | null, p99: number | null, p999: number | null, max: number | null, sum: number | null, min: number | null, count: number, mean: number | null,
-/** Only in summaries, as `buckets` is: of an interval they would be most of it. */
+/** Only in summaries, like `buckets`: both would be most of an interval's document. */
 zero?: number,
 /** OpenTelemetry's index (scale 5, seconds) and the count. */
 buckets?: Array<[number, number]>, };
@@ -875,7 +871,7 @@ buckets?: Array<[number, number]>, };
 export type QueryNamespaceJson = { namespace: string, database: string | null, collection: string | null, };
 
 export type QueryRowJson = { time_share: number | null, baseline: QueryBaselineJson | null, split: RowSplitJson | null, in_progress: Array<WaitingOperationJson>,
-/** Only of rows by shape or namespace, as the next three are. */
+/** Only in rows by shape or namespace, like the next three. */
 apps?: Array<AppCallerJson>, apps_other?: CallerShareJson | null, clients?: Array<ClientCallerJson>, clients_other?: CallerShareJson | null, } & (QueryShapeJson | QueryNamespaceJson | QueryAppJson | QueryClientJson) & { calls: number, calls_per_s: number | null, load: number | null, statements: number, errors: NamedCounts | null, failed: number | null, unanswered: number, unacknowledged: number, outcome_unknown: number, latency_ns: QueryLatencyJson, transfer_ns: number | null, request_bytes: number | null, response_bytes: number | null, docs_returned: number | null, docs_affected: number | null, tls_operations: number | null, tls_suites: NamedCounts, in_flight: number | null, oldest_in_flight_ns: number | null, first_seen: number | null, last_seen: number | null, };
 
 export type QueryShapeJson = { shape_id: string,
@@ -917,7 +913,7 @@ export type RowPartJson = { part: ShownPart, ns: number, share: number, };
 
 /** Where the time of the operations that were traced went; not scaled. */
 export type RowSplitJson = { operations: number, total_ns: number,
-/** The longest first, as of waits and files. */
+/** The longest first; waits and files, too. */
 parts: Array<RowPartJson>, waits: Array<RowWaitJson>, files: Array<RowFileJson>, device_bytes: number, };
 
 export type RowWaitJson = { part: string,
@@ -1059,10 +1055,12 @@ profiler: ServerProfileJson | null,
 /** All of it in words. */
 sentences: Array<string>, };
 
-/** The same as an object with stable names; what is not known is `null`. */
+export type ServerStartJson = { at: number, version: string, pid: number | null, port: number | null, host: string, };
+
+/** A server as last sampled; what is not known is null. */
 export type ServerStateJson = { program: string | null, port: number, sampled_ns: number, connections: number | null, queued_reads: number | null, queued_writes: number | null, cache_used_percent: number | null, cache_dirty_percent: number | null, resident_bytes: number | null, lag_ms: number | null, };
 
-export type ShapeChangeJson = { shape_id: string, command: string, namespace: string, shape: string, source: string, ways: Array<string>, applications: Array<string>, before: ShapeSideJson, after: ShapeSideJson, pause_ns: number | null, split: SplitChangeJson | null, };
+export type ShapeChangeJson = { source: string, ways: Array<string>, applications: Array<string>, before: ShapeSideJson, after: ShapeSideJson, pause_ns: number | null, split: SplitChangeJson | null, shape_id: string, command: string, namespace: string, shape: string, };
 
 /** A shape before or after a change. */
 export type ShapeSideJson = { calls: number, seconds: number, time_ns: number, p50_ns: number | null, p99_ns: number | null, max_ns: number | null, stalled: number, logged: number, plans: NamedCounts, examined_per_returned: number | null, };
@@ -1145,10 +1143,6 @@ unchanged: number, };
 
 /** What an operation spent a part of its time on. */
 export type ShownPart = string;
-
-export type SideJson = { name: string, host: string | null, source: string, calls: number,
-/** Nanoseconds since 1970. */
-first_seen: number, last_seen: number, zone: ZoneObject, };
 
 /** Why no operation was seen. */
 export type Silence = {
@@ -1319,7 +1313,20 @@ cut: string | null,
 /** The functions, the innermost first. */
 frames: Array<StackFrame>, };
 
-export type StartJson = { at: number, version: string, pid: number | null, port: number | null, host: string, };
+/** Processor time of a step. */
+export type StepCpuJson = {
+/** In user mode, nanoseconds. */
+user_ns: number,
+/** In the kernel, nanoseconds. */
+system_ns: number,
+/** Of one read or write, nanoseconds. */
+ns_per_operation: number | null,
+/** Share of all processors of the machine that was busy with anything, 0 to 1. */
+machine_busy: number | null,
+/** How many processors the test was allowed to use. */
+usable_processors: number | null,
+/** Share of the periods in which its control group stopped it for lack of processor time, 0 to 1; null without a quota. */
+throttled: number | null, };
 
 /** One step of the ramp. */
 export type StepJson = {
@@ -1344,7 +1351,7 @@ writes: RequestsJson | null,
 /** Flushes: `fdatasync`, or `msync` of a mapped file. */
 flushes: RequestsJson | null,
 /** Processor time. */
-cpu: Cpu,
+cpu: StepCpuJson,
 /** The device below, as the kernel counted. */
 device: DeviceRates | null,
 /** The disks that it is made of. */

@@ -1,4 +1,4 @@
-// The documents that pages draw.
+// The documents that pages draw. `npm run dev` also shows those that earlier versions wrote, in which what is newer is missing.
 
 import type { Report } from "./documents";
 

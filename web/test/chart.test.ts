@@ -5,7 +5,7 @@ import { bounds, heat, logShare } from "../src/parts/density";
 import { unpack } from "../src/parts/scatter";
 import { begins, grid, rates, widest } from "../src/parts/timeline";
 import { placed } from "../src/pages/impact";
-import type { ImpactDocument, Picture } from "../src/report";
+import type { ImpactDocument, FilePictureJson } from "../src/report";
 
 describe("a range", () => {
   it("stays within the whole, and is none where it is the whole", () => {
@@ -111,7 +111,7 @@ describe("the picture of a file", () => {
     expect(logShare(7, 7, 7)).toBe(0);
     expect(heat(0)).toContain("240");
     expect(heat(1)).toContain("hsl(0 ");
-    const picture = { cells: [0, 0, 3, 900, 1, 1, 5, 100] } as unknown as Picture;
+    const picture = { cells: [0, 0, 3, 900, 1, 1, 5, 100] } as unknown as FilePictureJson;
     expect(bounds(picture, "latency")).toEqual([100, 900]);
     expect(bounds(picture, "reads")).toEqual([3, 5]);
   });

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 
 import { findings, machine, plots } from "../src/pages/ftdc";
-import type { FigureJson, FtdcReport } from "../src/report";
+import type { FtdcFigureJson, FtdcReport } from "../src/report";
 
 const passed = (total_ns: number) => ({ total_ns, longest_ns: total_ns, longest_start_ns: 1 });
 
-const figure = (id: string, more: Partial<FigureJson>): FigureJson => ({
+const figure = (id: string, more: Partial<FtdcFigureJson>): FtdcFigureJson => ({
   id,
   group: "cache",
   title: id,

@@ -9,7 +9,7 @@ use std::path::Path;
 use ts_rs::{Config, TS, TypeVisitor};
 
 const HEAD: &str = "\
-// The documents that the commands write with --json; a null is not known. Made from the types in crates/sonar-view:
+// The documents that the commands write with --json. What is not known is null. Made from the types in crates/sonar-view:
 // SNAPSHOTS=overwrite cargo test -p sonar-view typescript
 ";
 
@@ -58,7 +58,7 @@ fn the_types_of_the_web_app_are_those_of_the_documents() {
         all.document::<crate::logs::json::DigestDocument>(),
         all.document::<crate::compare::ComparisonDocument<'static>>(),
         all.document::<crate::disk::run::BenchDocument<'static>>(),
-        all.document::<crate::disk::compare::DiskComparisonJson<'static>>(),
+        all.document::<crate::disk::compare::DiskComparisonDocument<'static>>(),
         all.document::<crate::files::json::IoReportDocument<'static>>(),
         all.document::<crate::profiler::impact::json::ImpactDocument<'static>>(),
         all.document::<crate::profiler::impact::json::LongImpactDocument<'static>>(),

@@ -10,7 +10,14 @@ import { type Fact, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { logTicks } from "../parts/ticks";
 import { seconds, utc } from "../parts/time";
-import type { BenchDocument, BenchReport, DeviceRates, DiskComparisonJson, RequestsJson, StepJson } from "../report";
+import type {
+  BenchDocument,
+  BenchReport,
+  DeviceRates,
+  DiskComparisonDocument,
+  RequestsJson,
+  StepJson,
+} from "../report";
 
 /** MB as mongoperf counts them. */
 const MIB = 1_048_576;
@@ -190,7 +197,7 @@ interface DeviceRow {
 }
 
 /** The columns of iostat -x, in its order and units, with how much each matters here. */
-const IOSTAT: [name: keyof DeviceRates, rank: number][] = [
+const IOSTAT: [name: Exclude<keyof DeviceRates, "device">, rank: number][] = [
   ["r/s", 2],
   ["rkB/s", 4],
   ["rrqm/s", 8],
@@ -214,14 +221,13 @@ const IOSTAT: [name: keyof DeviceRates, rank: number][] = [
   ["aqu-sz", 2],
   ["%util", 1],
 ];
-const numberOf = (value: unknown): number | null => (typeof value === "number" ? value : null);
 
 const DEVICES: Column<DeviceRow>[] = [
   { name: "in flight", value: ({ step }) => step.in_flight, rank: 0 },
   { name: "device", value: ({ rates }) => visible(rates.device), text: true, rank: 0 },
   ...IOSTAT.map(([name, rank]): Column<DeviceRow> => ({
     name,
-    value: ({ rates }) => numberOf(rates[name]),
+    value: ({ rates }) => rates[name],
     format: fixed,
     rank,
   })),
@@ -316,7 +322,7 @@ export function DiskPage({ report: run }: { report: BenchDocument }) {
 
 const FASTER: Record<string, string> = { A: "A is faster", B: "B is faster", neither: "no visible difference" };
 
-export function DiskComparisonPage({ report }: { report: DiskComparisonJson }) {
+export function DiskComparisonPage({ report }: { report: DiskComparisonDocument }) {
   // Two runs of one name are told apart by their letters.
   const names = report.names.map((name, at) => `${"AB"[at]} ${visible(name)}`);
   const facts = report.runs.map((run, at): Fact => {
@@ -329,7 +335,7 @@ export function DiskComparisonPage({ report }: { report: DiskComparisonJson }) {
       </>,
     ];
   });
-  const p99 = (pair: DiskComparisonJson["steps"][number]) =>
+  const p99 = (pair: DiskComparisonDocument["steps"][number]) =>
     pair.p99_ns[0] && pair.p99_ns[1] != null ? pair.p99_ns[1] / pair.p99_ns[0] : null;
   return (
     <Shell title="Two disk tests" about={{ ...report.about, sources: [] }} facts={facts}>

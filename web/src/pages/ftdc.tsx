@@ -11,7 +11,7 @@ import { Table } from "../parts/table";
 import { timeTicks } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
 import { axis, chartTitle, show } from "../parts/units";
-import type { ExceedanceJson, FigureJson, FtdcReport } from "../report";
+import type { ExceedanceJson, FtdcFigureJson, FtdcReport } from "../report";
 
 /** What the marks of incidents are called. */
 const KINDS: Record<string, string> = {
@@ -23,16 +23,16 @@ const KINDS: Record<string, string> = {
 };
 
 const RANKS = { red: 2, amber: 1, ok: 0 };
-const rank = ({ verdict }: FigureJson): number => (verdict ? RANKS[verdict] : -1);
+const rank = ({ verdict }: FtdcFigureJson): number => (verdict ? RANKS[verdict] : -1);
 
 /** Figures that are worth a look, worst first. */
-export const findings = (figures: readonly FigureJson[]): FigureJson[] =>
+export const findings = (figures: readonly FtdcFigureJson[]): FtdcFigureJson[] =>
   figures
     .filter((figure) => rank(figure) > 0)
     .sort((a, b) => rank(b) - rank(a) || over(b)[0].total_ns - over(a)[0].total_ns);
 
 /** The limit of the verdict, and for how long it was passed. */
-function over({ limits, verdict }: FigureJson): [ExceedanceJson, number] {
+function over({ limits, verdict }: FtdcFigureJson): [ExceedanceJson, number] {
   if (!limits) return [{ total_ns: 0, longest_ns: 0, longest_start_ns: null }, 0];
   return verdict === "red" && limits.red != null ? [limits.over_red, limits.red] : [limits.over_amber, limits.amber];
 }
@@ -60,15 +60,15 @@ export function machine({
 /** A chart: figures of one group and unit. */
 export interface Plot {
   title: string;
-  figures: FigureJson[];
+  figures: FtdcFigureJson[];
   /** Begins of buckets, in seconds. */
   xs: number[];
   series: Series[];
 }
 
 /** Charts of all figures that are ever more than 0: the largest value of each interval, so that no peak is lost. */
-export function plots(figures: readonly FigureJson[]): Plot[] {
-  const groups = new Map<string, FigureJson[]>();
+export function plots(figures: readonly FtdcFigureJson[]): Plot[] {
+  const groups = new Map<string, FtdcFigureJson[]>();
   for (const figure of figures) {
     if (figure.max <= 0) continue;
     const key = `${figure.group} ${figure.unit}`;
@@ -85,7 +85,7 @@ export function plots(figures: readonly FigureJson[]): Plot[] {
   });
 }
 
-const columns: Column<FigureJson>[] = [
+const columns: Column<FtdcFigureJson>[] = [
   { name: "figure", value: ({ title }) => title, text: true, rank: 0 },
   { name: "group", value: ({ group }) => group, text: true, rank: 4 },
   { name: "verdict", value: ({ verdict }) => verdict, text: true, rank: 1 },
@@ -101,14 +101,14 @@ const columns: Column<FigureJson>[] = [
   },
 ];
 
-function limitsText(figure: FigureJson): string {
+function limitsText(figure: FtdcFigureJson): string {
   if (!figure.limits) return "-";
   const { amber, red, rule } = figure.limits;
   if (rule === "any") return "any";
   return red == null ? show(figure)(amber) : `${show(figure)(amber)}, ${show(figure)(red)}`;
 }
 
-function Finding({ figure, clock }: { figure: FigureJson; clock: Clock }) {
+function Finding({ figure, clock }: { figure: FtdcFigureJson; clock: Clock }) {
   const [passed, limit] = over(figure);
   const bound =
     figure.limits?.rule === "any" ? "" : ` ${show(figure)(limit)} or ${figure.limits?.below ? "less" : "more"}`;

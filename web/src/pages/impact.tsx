@@ -9,7 +9,7 @@ import { colour } from "../parts/palette";
 import { type Fact, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { linearTicks } from "../parts/ticks";
-import type { ImpactDocument, ImpactCellJson, LongImpactDocument } from "../report";
+import type { ImpactCellJson, ImpactDocument, LongImpactDocument } from "../report";
 
 const SECOND = 1e9;
 

@@ -11,7 +11,7 @@ import { COLOURS, REST } from "../parts/palette";
 import { type Fact, Facts, Lost, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { linearTicks } from "../parts/ticks";
-import type { IoFileJson, Picture, IoReportDocument } from "../report";
+import type { FilePictureJson, IoFileJson, IoReportDocument } from "../report";
 
 /** What a person knows a file by. */
 const nameOf = (file: IoFileJson): string => visible(file.label ?? file.path?.split("/").pop() ?? `file ${file.file}`);
@@ -205,7 +205,7 @@ export function IoPage({ report }: { report: IoReportDocument }) {
   );
 }
 
-function FileCharts({ picture, file, by }: { picture: Picture; file: IoFileJson | undefined; by: By }) {
+function FileCharts({ picture, file, by }: { picture: FilePictureJson; file: IoFileJson | undefined; by: By }) {
   const [range, setRange] = useState<Range | null>(null);
   const span = Math.max(picture.span_ns / 1e9, 1e-9);
   const layer = useMemo(() => density(picture, by), [by]);

@@ -10,7 +10,7 @@ import { Facts, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { timeTicks } from "../parts/ticks";
 import { seconds, utc } from "../parts/time";
-import type { FileWaitsJson, ProcessLimitJson, ShapeTimeJson, PartJson, InProgressJson, WhyReport } from "../report";
+import type { FileWaitsJson, InProgressJson, PartJson, ProcessLimitJson, ShapeTimeJson, WhyReport } from "../report";
 
 /** Parts in words, with their colours: what runs is green, disks are blue, locks are red. */
 const PARTS: Record<string, [words: string, colour: string]> = {

@@ -1,6 +1,6 @@
 // The reads of a file: time to the right, offset upwards, a cell the darker the more reads it holds.
 
-import type { Picture } from "../report";
+import type { FilePictureJson } from "../report";
 import type { Layer } from "./chart";
 import { bytes, duration, exact } from "./format";
 
@@ -17,7 +17,7 @@ export function logShare(value: number, low: number, high: number): number {
 }
 
 /** Least and greatest of what colours the cells. */
-export function bounds(picture: Picture, by: By): [number, number] {
+export function bounds(picture: FilePictureJson, by: By): [number, number] {
   let low = Infinity;
   let high = 0;
   for (let at = 0; at < picture.cells.length; at += 4) {
@@ -29,7 +29,7 @@ export function bounds(picture: Picture, by: By): [number, number] {
 }
 
 /** The picture as a layer of a chart over seconds since the first access. */
-export function density(picture: Picture, by: By): Layer {
+export function density(picture: FilePictureJson, by: By): Layer {
   const [low, high] = bounds(picture, by);
   const span = picture.span_ns / 1e9;
   const cells = new Map<number, [reads: number, mean: number]>();

@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 
-import type { LaneJson, EventJson, TimelineReport } from "../report";
+import type { EventJson, LaneJson, TimelineReport } from "../report";
 import { Chart, type Mark, type Range, type Series } from "./chart";
 import { plural, visible } from "./format";
 import { colour } from "./palette";

@@ -134,7 +134,7 @@ fn is_storm(events: &[Event]) -> bool {
     events.iter().any(|event| event.kind == EventKind::ConnectionStorm)
 }
 
-/// HistoryChanges that began with a new shape that costs more than they do are its effects: it takes processors, cache and disk
+/// Changes that began with a new shape that costs more than they do are its effects: it takes processors, cache and disk
 /// from them.
 fn beside_new_shapes(changes: Vec<HistoryChange>, sides: &Sides<'_>) -> Vec<HistoryChange> {
     let is_load = |change: &HistoryChange| {

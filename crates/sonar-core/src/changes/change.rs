@@ -438,7 +438,7 @@ pub struct HistoryChanges {
     pub changes: Vec<HistoryChange>,
     /// What the machine and the internals of the server did at the same time, the largest movement first.
     pub context: Vec<HistoryChange>,
-    /// HistoryChanges that were left out because there were more than [`MAX_CHANGES`].
+    /// Changes that were left out because there were more than [`MAX_CHANGES`].
     pub left_out: usize,
 }
 

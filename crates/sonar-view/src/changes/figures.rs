@@ -57,10 +57,8 @@ pub struct NewApplicationJson {
 
 #[derive(Clone, Debug, Serialize, TS)]
 pub struct ShapeChangeJson {
-    shape_id: String,
-    command: String,
-    namespace: String,
-    shape: String,
+    #[serde(flatten)]
+    shape: NamedShapeJson,
     source: &'static str,
     ways: Vec<&'static str>,
     applications: Vec<String>,
@@ -109,11 +107,12 @@ struct GrownPartJson {
     class: Option<String>,
     file: Option<String>,
     /// The shape whose operations ended its waits.
-    ended_by: Option<EndingShapeJson>,
+    ended_by: Option<NamedShapeJson>,
 }
 
+/// Which shape it is.
 #[derive(Clone, Debug, Serialize, TS)]
-struct EndingShapeJson {
+struct NamedShapeJson {
     shape_id: String,
     command: String,
     namespace: String,
@@ -201,7 +200,7 @@ impl ChangeFiguresJson {
                     .map(|event| ChangeEventJson {
                         kind: event.kind.name(),
                         time_ns: event.at.unix_ns(),
-                        subject: known(&event.subject),
+                        subject: owned_name(&event.subject),
                         text: event.text.to_string(),
                         count: event.count,
                     })
@@ -209,8 +208,8 @@ impl ChangeFiguresJson {
             ),
             ChangeKind::Application(app) => Self::Application(NewApplicationJson {
                 name: app.name.to_string(),
-                driver: known(&app.driver.0),
-                version: known(&app.driver.1),
+                driver: owned_name(&app.driver.0),
+                version: owned_name(&app.driver.1),
                 versions_before: all(&app.versions_before),
                 calls: app.calls,
                 time_ns: app.time_ns as u64,
@@ -249,10 +248,7 @@ impl ChangeFiguresJson {
 impl ShapeChangeJson {
     fn new(change: &ShapeChange) -> Self {
         Self {
-            shape_id: change.shape.id.to_string(),
-            command: change.shape.command.to_string(),
-            namespace: change.shape.namespace(),
-            shape: change.shape.typed.to_string(),
+            shape: NamedShapeJson::new(&change.shape),
             source: change.source.name(),
             ways: change.ways.iter().map(|way| way.name()).collect(),
             applications: all(&change.applications),
@@ -260,6 +256,17 @@ impl ShapeChangeJson {
             after: ShapeSideJson::new(&change.after),
             pause_ns: change.pause_ns,
             split: change.split.as_deref().map(SplitChangeJson::new),
+        }
+    }
+}
+
+impl NamedShapeJson {
+    fn new(shape: &ShapeInfo) -> Self {
+        Self {
+            shape_id: shape.id.to_string(),
+            command: shape.command.to_string(),
+            namespace: shape.namespace(),
+            shape: shape.typed.to_string(),
         }
     }
 }
@@ -289,12 +296,6 @@ impl SplitChangeJson {
             total_ns: row.total_ns(),
             parts: split::shown(row).filter(|(_, ns)| *ns > 0).map(|(part, ns)| (part.name(), ns)).collect(),
         };
-        let ending = |shape: &ShapeInfo| EndingShapeJson {
-            shape_id: shape.id.to_string(),
-            command: shape.command.to_string(),
-            namespace: shape.namespace(),
-            shape: shape.typed.to_string(),
-        };
         let grown = change.grown.iter().map(|grown| GrownPartJson {
             part: match grown.what {
                 GrownTime::Part(part) => ShownPart::Measured(part),
@@ -304,7 +305,7 @@ impl SplitChangeJson {
             after_ns: grown.after_ns as u64,
             class: grown.class.as_deref().map(str::to_owned),
             file: grown.file.as_deref().map(str::to_owned),
-            ended_by: grown.blocker.as_deref().map(ending),
+            ended_by: grown.blocker.as_deref().map(NamedShapeJson::new),
         });
         Self { before: side(&change.before), after: side(&change.after), grown: grown.collect() }
     }
@@ -336,7 +337,7 @@ impl MachineChangeJson {
             before: figure.before,
             after: figure.after,
         });
-        Self { cause: change.cause.name(), member: known(&change.name), figures: figures.collect() }
+        Self { cause: change.cause.name(), member: owned_name(&change.name), figures: figures.collect() }
     }
 }
 
@@ -345,7 +346,7 @@ impl SeriesChangeJson {
         let (title, unit) = level::metric(&series.key);
         Self {
             subject: series.key.subject.name(),
-            name: known(&series.key.name),
+            name: owned_name(&series.key.name),
             metric: series.key.metric.to_string(),
             title,
             unit,
@@ -359,7 +360,7 @@ impl SeriesChangeJson {
 }
 
 /// `None` for an empty name.
-fn known(text: &str) -> Option<String> {
+fn owned_name(text: &str) -> Option<String> {
     name(text).map(str::to_owned)
 }
 

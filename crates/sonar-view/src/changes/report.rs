@@ -59,7 +59,7 @@ pub struct MomentJson {
     pub changes: Vec<ChangeJson>,
     /// What the machine and the server measured at the same time.
     pub context: Vec<ChangeJson>,
-    /// HistoryChanges that were left out.
+    /// Changes that were left out.
     pub left_out: usize,
     /// Over how long costs were measured, in nanoseconds: at least as long as the moment.
     pub measured_ns: u64,

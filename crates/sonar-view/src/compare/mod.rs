@@ -536,7 +536,10 @@ pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: i
             sides.each_ref().map(|side| side.host.as_deref()),
             sides.each_ref().map(|side| side.name.clone()).into(),
         ),
-        sides: [0, 1].map(|at: usize| SideJson::new(&sides[at], comparison.totals[at])),
+        sides: [
+            ComparedSideJson::new(&sides[0], comparison.totals[0]),
+            ComparedSideJson::new(&sides[1], comparison.totals[1]),
+        ],
         changed: comparison.changed(),
         unchanged: comparison.unchanged(),
         not_judged: not_judged.iter().sum(),
@@ -553,7 +556,7 @@ pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: i
     kit::json::line(&document, out)
 }
 
-/// A comparison as it is written.
+/// Two digests, compared row by row.
 #[derive(Serialize, TS)]
 pub(crate) struct ComparisonDocument<'a> {
     schema: u32,
@@ -561,7 +564,7 @@ pub(crate) struct ComparisonDocument<'a> {
     kind: &'static str,
     about: About,
     /// A and B.
-    sides: [SideJson<'a>; 2],
+    sides: [ComparedSideJson<'a>; 2],
     /// Rows that changed.
     changed: usize,
     unchanged: usize,
@@ -581,7 +584,7 @@ pub(crate) struct ComparisonDocument<'a> {
 }
 
 #[derive(Serialize, TS)]
-struct SideJson<'a> {
+struct ComparedSideJson<'a> {
     name: &'a str,
     host: Option<&'a str>,
     source: &'static str,
@@ -592,7 +595,7 @@ struct SideJson<'a> {
     zone: ZoneObject,
 }
 
-impl<'a> SideJson<'a> {
+impl<'a> ComparedSideJson<'a> {
     fn new(side: &'a ComparedSide, totals: &Figures) -> Self {
         Self {
             name: &side.name,

@@ -46,9 +46,9 @@ pub struct StepPair {
     pub faster: Option<&'static str>,
 }
 
-/// The JSON document.
+/// Two runs of `disk bench`, compared.
 #[derive(Serialize, TS)]
-pub(crate) struct DiskComparisonJson<'a> {
+pub(crate) struct DiskComparisonDocument<'a> {
     #[serde(flatten)]
     comparison: &'a RunComparison,
     about: About,
@@ -195,7 +195,7 @@ impl RunComparison {
         let hosts = [a, b].map(|run| run.place.host.as_deref());
         let about = About::of_sides(hosts, self.names.to_vec());
         kit::json::line(
-            &DiskComparisonJson {
+            &DiskComparisonDocument {
                 comparison: self,
                 about,
                 answer: self.answer(),

@@ -46,7 +46,7 @@ pub struct BenchReport {
     pub notes: Vec<String>,
 }
 
-/// A run as it is written.
+/// A run of `disk bench`, with where it comes from.
 #[derive(Serialize, TS)]
 pub(crate) struct BenchDocument<'a> {
     #[serde(flatten)]
@@ -293,7 +293,7 @@ impl DeviceRates {
 
 /// Processor time of a step.
 #[derive(Copy, Clone, Debug, Default, Serialize, Deserialize, PartialEq, TS)]
-pub struct Cpu {
+pub struct StepCpuJson {
     /// In user mode, nanoseconds.
     pub user_ns: u64,
     /// In the kernel, nanoseconds.
@@ -334,7 +334,7 @@ pub struct StepJson {
     /// Flushes: `fdatasync`, or `msync` of a mapped file.
     pub flushes: Option<RequestsJson>,
     /// Processor time.
-    pub cpu: Cpu,
+    pub cpu: StepCpuJson,
     /// The device below, as the kernel counted.
     pub device: Option<DeviceRates>,
     /// The disks that it is made of.
@@ -359,7 +359,7 @@ impl StepJson {
             reads: RequestsJson::new(&step.reads),
             writes: RequestsJson::new(&step.writes),
             flushes: RequestsJson::new(&step.flushes),
-            cpu: Cpu {
+            cpu: StepCpuJson {
                 user_ns: step.user_ns,
                 system_ns: step.system_ns,
                 ns_per_operation: step.cpu_ns_per_operation(),

@@ -314,7 +314,7 @@ pub fn json(view: &ExplainView<'_>, out: impl Write) -> io::Result<()> {
         indexes: &view.indexes,
         stages: StageJson::new(&explained.stages, shows_values),
         plans: explained.plans.iter().map(|plan| ServerPlanJson::new(plan, shows_values)).collect(),
-        values: shows_values.then_some(&explained.values),
+        values: shows_values.then_some(&*explained.values),
     };
     format::line(&document, out)
 }
@@ -342,7 +342,7 @@ struct ExplainDocument<'a> {
     plans: Vec<ServerPlanJson<'a>>,
     /// Only where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<&'a String>,
+    values: Option<&'a str>,
 }
 
 #[derive(Serialize)]

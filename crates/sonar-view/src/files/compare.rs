@@ -255,7 +255,7 @@ pub fn json(sides: [&Recording<'_>; 2], limit: usize, out: impl Write) -> io::Re
     crate::kit::json::line(&document, out)
 }
 
-/// A comparison as it is written.
+/// Two recordings, compared.
 #[derive(Serialize)]
 struct IoComparisonDocument<'a> {
     schema: u32,

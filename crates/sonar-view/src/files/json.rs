@@ -11,7 +11,7 @@ use sonar_core::history::Span;
 use ts_rs::TS;
 
 use super::bench::DiskBenchJson;
-use super::picture::{Picture, picture};
+use super::picture::{FilePictureJson, picture};
 use super::{Recording, SCHEMA};
 use crate::kit::json::{NamedCounts, name};
 use crate::kit::{About, Grouped};
@@ -32,16 +32,16 @@ pub fn json(
     crate::kit::json::line(&IoReportDocument { report: RecordingJson::new(recording, limit), pictures }, out)
 }
 
-/// A report as it is written.
+/// What `io report` found.
 #[derive(Serialize, TS)]
 pub(crate) struct IoReportDocument<'a> {
     #[serde(flatten)]
     report: RecordingJson<'a>,
     /// Null where no page was asked for.
-    pictures: Option<Vec<Picture<'a>>>,
+    pictures: Option<Vec<FilePictureJson<'a>>>,
 }
 
-/// A recording without pictures.
+/// The same without pictures.
 #[derive(Serialize, TS)]
 pub(super) struct RecordingJson<'a> {
     schema: u32,
@@ -56,6 +56,7 @@ pub(super) struct RecordingJson<'a> {
     left_out: u64,
     /// Why the recording could not be read to its end.
     incomplete: Option<&'a str>,
+    // A map, as a recording may repeat a key.
     #[ts(type = "{ [key in string]: string }")]
     info: Map<String, Value>,
     verdict: IoVerdictJson<'a>,

@@ -10,23 +10,26 @@ use super::Recording;
 /// Buckets of [`sonar_core::Histogram`] in one of ours, which are four for each power of two.
 const TOGETHER: i32 = 8;
 
-/// A picture. Its cells are many and are written without a copy.
+/// The reads of a file over time and offset.
 #[derive(Serialize, TS)]
-pub(super) struct Picture<'a> {
+pub(super) struct FilePictureJson<'a> {
     file: u32,
     name: String,
     columns: usize,
     rows: usize,
     length: u64,
     span_ns: u64,
+    /// Column, row, reads, mean latency in nanoseconds: four numbers for each cell.
     #[serde(serialize_with = "cells")]
     #[ts(type = "Array<number>")]
     cells: &'a Density,
+    /// Of each column: reads, median, 99th percentile in nanoseconds; null without reads.
     over: Vec<Option<[u64; 3]>>,
+    /// Upper bound in nanoseconds; reads from the page cache, from the device, and of unknown origin.
     buckets: Vec<[u64; 4]>,
 }
 
-/// Column, row, count and mean latency of one cell after the other.
+/// One cell after the other, without a copy: they are many.
 fn cells<S: Serializer>(density: &&Density, to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(
         density.cells().flat_map(|(column, row, count, mean_ns)| [column as u64, row as u64, count, mean_ns]),
@@ -34,7 +37,11 @@ fn cells<S: Serializer>(density: &&Density, to: S) -> Result<S::Ok, S::Error> {
 }
 
 /// The picture of a file; `None` where the recording has no such file.
-pub(super) fn picture<'a>(recording: &Recording<'_>, file: u32, density: &'a Density) -> Option<Picture<'a>> {
+pub(super) fn picture<'a>(
+    recording: &Recording<'_>,
+    file: u32,
+    density: &'a Density,
+) -> Option<FilePictureJson<'a>> {
     let pattern = recording.analysis.file(file)?;
     let (columns, rows) = density.size();
     let over: Vec<_> = density
@@ -42,7 +49,7 @@ pub(super) fn picture<'a>(recording: &Recording<'_>, file: u32, density: &'a Den
         .iter()
         .map(|column| Some([column.count(), column.quantile_ns(0.5)?, column.quantile_ns(0.99)?]))
         .collect();
-    Some(Picture {
+    Some(FilePictureJson {
         file,
         name: recording.name(file),
         columns,

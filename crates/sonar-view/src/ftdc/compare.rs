@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::report::{FigureJson, FtdcReport, SCHEMA};
+use super::report::{FtdcFigureJson, FtdcReport, SCHEMA};
 use super::units::show;
 use crate::kit::{About, Fitting, Heading, TextTable, Zone, escape, plural};
 
@@ -49,7 +49,7 @@ struct FigurePair {
 }
 
 impl FigurePair {
-    fn new(a: &FigureJson, b: &FigureJson) -> Self {
+    fn new(a: &FtdcFigureJson, b: &FtdcFigureJson) -> Self {
         let rank = |verdict| ["ok", "amber", "red"].iter().position(|name| Some(*name) == verdict);
         let change = match (rank(a.verdict), rank(b.verdict)) {
             (Some(a), Some(b)) if b > a => "worse",

@@ -58,11 +58,11 @@ pub struct FtdcReport {
     /// How the reading went.
     pub reading: FtdcReading,
     /// Starts, gaps and the like, by time.
-    pub incidents: Vec<IncidentJson>,
+    pub incidents: Vec<FtdcIncidentJson>,
     /// Incidents beyond those.
     pub incidents_other: u64,
     /// Figures, by group.
-    pub figures: Vec<FigureJson>,
+    pub figures: Vec<FtdcFigureJson>,
 }
 
 /// What the server is.
@@ -86,7 +86,7 @@ pub struct ServerJson {
 
 /// What happened at one moment.
 #[derive(Clone, Debug, Serialize, TS)]
-pub struct IncidentJson {
+pub struct FtdcIncidentJson {
     /// When, in nanoseconds since 1970.
     pub time_ns: u64,
     /// `restart`, `gap`, `lost`, `state` or `clock_back`.
@@ -97,7 +97,7 @@ pub struct IncidentJson {
 
 /// A figure.
 #[derive(Clone, Debug, Serialize, TS)]
-pub struct FigureJson {
+pub struct FtdcFigureJson {
     /// Stable name.
     pub id: &'static str,
     /// What it belongs to.
@@ -215,10 +215,10 @@ impl FtdcReport {
     }
 
     /// Figures that are worth a look, worst first, and within a verdict the longest over its limit first.
-    pub fn findings(&self) -> Vec<&FigureJson> {
+    pub fn findings(&self) -> Vec<&FtdcFigureJson> {
         let mut found: Vec<_> =
             self.figures.iter().filter(|figure| matches!(figure.verdict, Some("red" | "amber"))).collect();
-        let over = |figure: &FigureJson| {
+        let over = |figure: &FtdcFigureJson| {
             figure
                 .limits
                 .as_ref()
@@ -293,10 +293,10 @@ impl FtdcReport {
     }
 }
 
-fn figure(judged: &Judged<'_>) -> FigureJson {
+fn figure(judged: &Judged<'_>) -> FtdcFigureJson {
     let [p50, p95, max] = judged.quantiles;
     let trend = judged.trend;
-    FigureJson {
+    FtdcFigureJson {
         id: judged.figure.id,
         group: judged.figure.group.name(),
         title: judged.figure.title,
@@ -339,7 +339,7 @@ fn limits_json(limits: &FigureLimits, judged: &Judged<'_>) -> LimitsJson {
     }
 }
 
-fn incident(incident: &Incident) -> IncidentJson {
+fn incident(incident: &Incident) -> FtdcIncidentJson {
     let kind = match incident.kind {
         IncidentKind::Restart(_) => "restart",
         IncidentKind::Lost(_) => "lost",
@@ -347,7 +347,7 @@ fn incident(incident: &Incident) -> IncidentJson {
         IncidentKind::State { .. } => "state",
         IncidentKind::ClockBack(_) => "clock_back",
     };
-    IncidentJson { time_ns: ns(incident.time_ms), kind, words: incident_words(incident.kind) }
+    FtdcIncidentJson { time_ns: ns(incident.time_ms), kind, words: incident_words(incident.kind) }
 }
 
 /// What happened, in words.

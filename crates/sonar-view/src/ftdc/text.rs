@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::report::{FigureJson, FtdcReport};
+use super::report::{FtdcFigureJson, FtdcReport};
 use super::units::show;
 use crate::kit::{Fitting, Grouped, Heading, Nanos, TextTable, Zone, escape, plural, sparkline};
 
@@ -172,7 +172,7 @@ impl FtdcReport {
 }
 
 /// The largest values of equal parts of the time.
-fn trend(figure: &FigureJson) -> String {
+fn trend(figure: &FtdcFigureJson) -> String {
     let buckets = &figure.trend.buckets;
     let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else { return String::new() };
     let span = last.0 - first.0 + figure.trend.width_ns;

@@ -12,11 +12,11 @@ pub struct About {
     pub tool: String,
     /// The version of the program.
     pub version: String,
-    /// The host that the figures are of; `None` where nothing says which.
+    /// The host that the figures are of; null where nothing says which.
     pub host: Option<String>,
     /// Files, servers or interfaces that were read, by name.
     pub sources: Vec<String>,
-    /// The start of the time that the figures cover, in nanoseconds since 1970; `None` where there is none, or two.
+    /// The start of the time that the figures cover, in nanoseconds since 1970; null where there is none, or two.
     #[serde(default)]
     pub start_ns: Option<u64>,
     /// Its end.

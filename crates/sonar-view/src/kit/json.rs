@@ -64,7 +64,7 @@ impl<T> TS for Shown<T> {
     }
 }
 
-/// Counts by name, in the order in which they were given.
+/// Counts by name, in the order in which they were given. Each name must be given once.
 #[derive(Clone, Debug, Default, TS)]
 #[ts(type = "{ [name in string]: number }")]
 pub(crate) struct NamedCounts(Vec<(Cow<'static, str>, u64)>);

@@ -380,16 +380,20 @@ pub(crate) struct DigestRowJson {
     pub app: Option<String>,
     pub namespace: Option<String>,
     pub plan: Option<String>,
-    /// Empty if the source does not say it.
+    /// Only in rows by client, like the next two in rows by user and by comment. Empty if the source does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
     pub client: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
     pub user: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
     pub comment: Option<String>,
     pub query_hash: Option<String>,
     /// Only where the report has several sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
     pub by_source: Option<BySource>,
     #[serde(default)]
     pub index_hint: Option<String>,

@@ -16,15 +16,15 @@ pub(crate) struct NoticesJson {
     ended: u64,
     most_open: Option<u64>,
     versions: Vec<String>,
-    starts: Vec<StartJson>,
+    starts: Vec<ServerStartJson>,
     clients: Vec<LogClientJson>,
     slow_replies: SlowRepliesJson,
-    messages: Vec<MessageJson>,
+    messages: Vec<LogMessageJson>,
     messages_other: u64,
 }
 
 #[derive(Serialize, Debug, TS)]
-struct StartJson {
+struct ServerStartJson {
     at: u64,
     version: String,
     pid: Option<u32>,
@@ -50,7 +50,7 @@ struct SlowRepliesJson {
 }
 
 #[derive(Serialize, Debug, TS)]
-struct MessageJson {
+struct LogMessageJson {
     severity: &'static str,
     component: String,
     id: Option<u32>,
@@ -62,7 +62,7 @@ struct MessageJson {
 
 impl From<&Notices> for NoticesJson {
     fn from(notices: &Notices) -> Self {
-        let starts = notices.starts.iter().map(|start| StartJson {
+        let starts = notices.starts.iter().map(|start| ServerStartJson {
             at: start.at.unix_ns(),
             version: start.version.to_string(),
             pid: start.pid,
@@ -76,7 +76,7 @@ impl From<&Notices> for NoticesJson {
             connections: *connections,
         });
         let slow = &notices.slow_replies;
-        let messages = notices.messages.iter().map(|(kind, seen)| MessageJson {
+        let messages = notices.messages.iter().map(|(kind, seen)| LogMessageJson {
             severity: kind.severity.name(),
             component: kind.component.to_string(),
             id: kind.id,

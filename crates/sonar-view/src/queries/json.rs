@@ -103,7 +103,7 @@ pub struct LeftOutJson<'a> {
     pub notes: &'a [String],
 }
 
-/// An interval or a summary as it is written. Counts are scaled up from a sample.
+/// What `queries` saw in an interval or in all. Counts are scaled up from a sample.
 #[derive(Serialize, TS)]
 pub(crate) struct QueriesDocument<'a> {
     schema: u32,
@@ -190,7 +190,7 @@ struct QueryLatencyJson {
     min: Option<u64>,
     count: u64,
     mean: Option<f64>,
-    /// Only in summaries, as `buckets` is: of an interval they would be most of it.
+    /// Only in summaries, like `buckets`: both would be most of an interval's document.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     zero: Option<u64>,
@@ -261,7 +261,7 @@ struct QueryRowJson<'a> {
     baseline: Option<QueryBaselineJson>,
     split: Option<RowSplitJson<'a>>,
     in_progress: Vec<WaitingOperationJson<'a>>,
-    /// Only of rows by shape or namespace, as the next three are.
+    /// Only in rows by shape or namespace, like the next three.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     apps: Option<Vec<AppCallerJson<'a>>>,
@@ -470,7 +470,7 @@ impl<'a> QueryKeyJson<'a> {
 struct RowSplitJson<'a> {
     operations: u64,
     total_ns: u64,
-    /// The longest first, as of waits and files.
+    /// The longest first; waits and files, too.
     parts: Vec<RowPartJson>,
     waits: Vec<RowWaitJson<'a>>,
     files: Vec<RowFileJson<'a>>,

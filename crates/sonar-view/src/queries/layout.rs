@@ -78,7 +78,15 @@ pub(super) fn suites_of(figures: &Figures) -> Vec<(String, u64)> {
     let mut suites: Vec<(TlsSuite, u64)> = figures.suites.iter().copied().collect();
     suites.sort_unstable_by_key(|(suite, count)| (Reverse(*count), *suite));
     let other = (figures.suites.other > 0).then(|| ("other".to_owned(), figures.suites.other));
-    suites.into_iter().map(|(suite, count)| (suite.to_string(), count)).chain(other).collect()
+    let mut named: Vec<(String, u64)> = Vec::new();
+    // Versions without a name have one name together.
+    for (name, count) in suites.into_iter().map(|(suite, count)| (suite.to_string(), count)).chain(other) {
+        match named.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += count,
+            None => named.push((name, count)),
+        }
+    }
+    named
 }
 
 /// How a row compares with the baseline, in a word.
@@ -252,5 +260,21 @@ pub fn push_cell(line: &mut String, placed: Placed, cell: &str) {
         line.push_str(&kit::escape(cell));
     } else {
         kit::push_padded(line, cell, placed.width, placed.column.is_figure());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suites_of_versions_without_a_name_are_counted_together() {
+        let mut figures = Figures::default();
+        for (version, count) in [(0x7f12, 1), (0x0303, 2), (0x7f13, 3)] {
+            let suite = TlsSuite::of_server_hello(version, 0xc02f);
+            figures.suites.add(&suite, count, || suite);
+        }
+        let named = ("TLSv1.2 TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned(), 2);
+        assert_eq!(suites_of(&figures), [("unknown".to_owned(), 4), named]);
     }
 }

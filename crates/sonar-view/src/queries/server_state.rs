@@ -25,7 +25,7 @@ pub struct ServerState {
     pub glance: ServerGlance,
 }
 
-/// The same as an object with stable names; what is not known is `null`.
+/// A server as last sampled; what is not known is null.
 #[derive(Serialize, TS)]
 pub(crate) struct ServerStateJson<'a> {
     program: Option<&'a str>,

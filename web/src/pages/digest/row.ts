@@ -1,7 +1,7 @@
 // A row of a digest in words: its label, place, plan and waits.
 
 import { bytes, count, duration, rounded, visible } from "../../parts/format";
-import type { DigestRowJson, LatencyObject, FiguresObject } from "../../report";
+import type { DigestRowJson, FiguresObject, LatencyObject } from "../../report";
 
 const DOUBTS: Record<string, string> = {
   partial: "(partial) ",

@@ -14,7 +14,7 @@ use crate::kit::{self, About};
 /// Version of the JSON schema: it grows when a field changes its meaning or goes, not when one is added.
 const SCHEMA: u32 = 1;
 
-/// A measurement as it is written.
+/// What profiling costs, by level and number of clients.
 #[derive(Serialize, TS)]
 pub(crate) struct ImpactDocument<'a> {
     schema: u32,
@@ -75,7 +75,7 @@ struct LoadSliceJson<'a> {
     buckets: &'a [u64],
 }
 
-/// A long run as it is written.
+/// The throughput of one long run, second by second.
 #[derive(Serialize, TS)]
 pub(crate) struct LongImpactDocument<'a> {
     schema: u32,
