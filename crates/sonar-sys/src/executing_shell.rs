@@ -1,4 +1,4 @@
-//! A process that executes another program when it is told to, for tests.
+//! For tests: a process that executes another program on command.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};

@@ -327,9 +327,9 @@ fn landlock_version() -> io::Result<u32> {
         .map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error.to_string()))
 }
 
-/// Limits the calling thread, by Landlock, to reading files, anywhere. It may use the network and files that are
-/// open, and send requests (`ioctl`) to no other device than its terminal. If the kernel can do that, it reaches no abstract socket of another process, and, if `signals` says so, sends no
-/// signal to one: Ctrl-Z could not stop the whole process group then.
+/// Limits the calling thread, by Landlock, to reading files, anywhere. It may use the network and files that are open, and
+/// send requests (`ioctl`) to no other device than its terminal. If the kernel can do that, it reaches no abstract socket of
+/// another process, and, if `signals` says so, sends no signal to one: Ctrl-Z could not stop the whole process group then.
 ///
 /// # Errors
 /// As [`limit_files`].

@@ -68,9 +68,11 @@ impl CapturedPorts {
     /// Adds the ports that servers listen on now; returns those that are new, if any. The port of a server that has ended
     /// stays, so that a restarted server is captured from its first packet on, unless others need its room.
     pub fn add(&mut self, found: &[u16]) -> Option<Vec<u16>> {
-        let mut new: Vec<u16> = found.iter().copied().filter(|port| !self.has(*port)).collect();
+        // Those that come first have a place.
+        let placed = &found[..found.len().min(MAX_FOUND)];
+        let mut new: Vec<u16> = placed.iter().copied().filter(|port| !self.has(*port)).collect();
         if self.ranges.len() + new.len() > MAX_FOUND {
-            self.ranges.retain(|(port, _)| found.contains(port));
+            self.ranges.retain(|(port, _)| placed.contains(port));
         }
         new.truncate(MAX_FOUND.saturating_sub(self.ranges.len()));
         new.sort_unstable();
@@ -214,6 +216,17 @@ mod tests {
         assert_eq!(listened.to_string(), "port 27020-27022 5");
         assert!(!listened.follows());
         assert_eq!(listened.clone().follow(vec![27_018]), None);
+    }
+
+    #[test]
+    fn a_server_that_comes_first_later_takes_the_place_of_the_last_one() {
+        let many: Vec<u16> = (1..=2 * MAX_FOUND as u16).collect();
+        let mut captured = CapturedPorts::of(&[], many.clone());
+        assert!(captured.has(MAX_FOUND as u16) && !captured.has(MAX_FOUND as u16 + 1));
+        assert_eq!(captured.add(&many), None);
+        let later: Vec<u16> = std::iter::once(27_017).chain(many).collect();
+        assert_eq!(captured.add(&later), Some(vec![27_017]));
+        assert!(captured.has(27_017) && captured.has(1) && !captured.has(MAX_FOUND as u16));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Reads what other processes can withhold, for a command that still has its privileges: a helper process does it, for a
-//! while.
+//! Reads what other processes can withhold, in a helper process and for a limited time, while a command still has its
+//! privileges.
 //!
-//! Any user may run a program called mongod. A process can make whoever reads its mappings or its arguments wait for ever,
-//! and so can the file system of its files. What does not come in time is left out, which is said.
+//! Any user may run a program called mongod. Whoever reads the mappings or the arguments of a process may have to wait for
+//! ever, and so may whoever reads its files. What does not come in time is left out, with a message.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ use super::helper_channel::{self, HelperChannel, answer_with};
 use super::privileges;
 use super::start_order::{self, StartStep};
 
-/// How long all processes together may take: less than who asks a helper waits for an answer.
+/// How long all processes together may take. A helper must answer within ten seconds.
 pub const APART_PATIENCE: Duration = Duration::from_secs(8);
 /// The most processes that are read at once.
 pub const MAX_READ_APART: usize = 64;
@@ -39,8 +39,8 @@ pub struct ReadApart<T> {
     pub files: Vec<File>,
 }
 
-/// Reads something of each of these processes by `read`, in a helper process. Those that answered, in their order; the
-/// others are left out with a message that begins with `what`. Call it before any thread is started.
+/// Reads something of each of these processes by `read`, in a helper process. Returns those that answered, in their order;
+/// the others are left out with a message that begins with `what`. Call it before any thread is started.
 pub fn read_each<T: Serialize + for<'de> Deserialize<'de> + Send + 'static>(
     what: &str,
     processes: &[u32],
@@ -62,31 +62,48 @@ pub fn read_each<T: Serialize + for<'de> Deserialize<'de> + Send + 'static>(
     });
     let helper = helper.inspect_err(|error| eprintln!("mongosonar: {what} is not possible: {error}"));
     let Some(channel) = helper.ok().and_then(HelperChannel::new) else { return Vec::new() };
-    let answer = |(at, process): (usize, &u32)| {
-        let (said, files) = channel.ask(&at).ok()?;
-        Some(ReadApart { process: *process, said, files })
-    };
-    let answered: Vec<ReadApart<T>> = processes.iter().enumerate().filter_map(answer).collect();
-    let has_answered = |process: &&u32| answered.iter().any(|one| one.process == **process);
-    let silent: Vec<u32> = processes.iter().filter(|process| !has_answered(process)).copied().collect();
-    for notice in left_out(what, &silent, others.len()) {
+    let mut answered = Vec::new();
+    let mut left_out = LeftOut { others: others.len(), ..LeftOut::default() };
+    for (at, process) in processes.iter().copied().enumerate() {
+        match channel.ask(&at) {
+            Ok((Some(said), files)) => answered.push(ReadApart { process, said, files }),
+            Ok((None, _)) => left_out.silent.push(process),
+            Err(error) => left_out.failed.push((process, error.to_string())),
+        }
+    }
+    for notice in left_out.notices(what) {
         eprintln!("mongosonar: {notice}");
     }
     answered
 }
 
-/// In words, which processes did not answer, and of how many there was no room to ask.
-fn left_out(what: &str, silent: &[u32], others: usize) -> Vec<String> {
-    let list = silent.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let silent = (!silent.is_empty())
-        .then(|| format!("{what}: left out, because they do not answer: processes {list}"));
-    let others = (others > 0)
-        .then(|| format!("{what}: {others} processes are left out: at most {MAX_READ_APART} are read"));
-    silent.into_iter().chain(others).collect()
+/// Processes that were not read.
+#[derive(Default)]
+struct LeftOut {
+    /// They did not answer in time.
+    silent: Vec<u32>,
+    /// Those of which the helper sent nothing, and why.
+    failed: Vec<(u32, String)>,
+    /// How many there was no room to ask.
+    others: usize,
 }
 
-/// In the helper: reads of all processes at once, so that one that does not answer holds up no other one, and answers which
-/// is asked for, by its position; what has not come by `until` is refused.
+impl LeftOut {
+    /// In words.
+    fn notices(&self, what: &str) -> Vec<String> {
+        let list = self.silent.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let silent = (!self.silent.is_empty())
+            .then(|| format!("{what}: left out, because they do not answer: processes {list}"));
+        let failed = self.failed.iter().map(|(process, why)| format!("{what}: process {process}: {why}"));
+        let others = (self.others > 0).then(|| {
+            format!("{what}: {} processes are left out: at most {MAX_READ_APART} are read", self.others)
+        });
+        silent.into_iter().chain(failed).chain(others).collect()
+    }
+}
+
+/// In the helper: reads from all processes at once, so that one that does not answer holds up no other one. A question is
+/// the position of a process; the answer is `None` if nothing has come by `until`.
 fn answer_each<T: Serialize + Send + 'static>(
     socket: UnixStream,
     processes: &[u32],
@@ -104,10 +121,9 @@ fn answer_each<T: Serialize + Send + 'static>(
     let answers: Vec<Receiver<(T, Vec<File>)>> = processes.iter().map(begin).collect();
     helper_channel::serve(socket, |at: usize| {
         let left = until.saturating_duration_since(Instant::now());
-        match answers.get(at).and_then(|answer| answer.recv_timeout(left).ok()) {
-            Some((said, files)) => answer_with(Ok(said), files),
-            None => answer_with::<T>(Err(io::ErrorKind::TimedOut.into()), Vec::new()),
-        }
+        let read = answers.get(at).and_then(|answer| answer.recv_timeout(left).ok());
+        let (said, files) = read.map_or_else(Default::default, |(said, files)| (Some(said), files));
+        answer_with(Ok(said), files)
     })
 }
 
@@ -132,21 +148,25 @@ mod tests {
         std::thread::spawn(move || answer_each(theirs, &processes, until, read));
         let channel = HelperChannel::over(ours);
         for at in [2, 1] {
-            let (said, files): (u32, _) = loop {
-                match channel.ask(&at) {
-                    Ok(answer) => break answer,
-                    Err(_) => std::thread::yield_now(),
+            let (said, files) = loop {
+                match channel.ask::<Option<u32>>(&at).unwrap() {
+                    (Some(said), files) => break (said, files),
+                    (None, _) => std::thread::yield_now(),
                 }
             };
             assert_eq!((said, files.len()), (processes[at] * 2, 1));
         }
-        assert!(channel.ask::<u32>(&0).is_err() && channel.ask::<u32>(&3).is_err());
-        let words = "reading logs: left out, because they do not answer: processes 5, 8";
-        assert_eq!(left_out("reading logs", &[5, 8], 0), [words]);
+        assert_eq!([0, 3].map(|at| channel.ask::<Option<u32>>(&at).unwrap().0), [None; 2]);
+        let ended = (9, "a helper process has ended".to_owned());
+        let left_out = LeftOut { silent: vec![5, 8], failed: vec![ended], others: 3 };
         assert_eq!(
-            left_out("reading logs", &[], 3),
-            ["reading logs: 3 processes are left out: at most 64 are read"]
+            left_out.notices("reading logs"),
+            [
+                "reading logs: left out, because they do not answer: processes 5, 8",
+                "reading logs: process 9: a helper process has ended",
+                "reading logs: 3 processes are left out: at most 64 are read",
+            ]
         );
-        assert!(left_out("reading logs", &[], 0).is_empty());
+        assert!(LeftOut::default().notices("reading logs").is_empty());
     }
 }

@@ -20,7 +20,7 @@ pub struct FileNames {
     held: Vec<StoredFile>,
 }
 
-/// A thread that asks the server for its files once it is told to.
+/// A thread that asks the server for the names of its files, when it gets the signal to start.
 pub struct FileNamesQuestion {
     asker: Option<(Sender<()>, Receiver<AskedFiles>)>,
 }

@@ -280,10 +280,11 @@ impl TracedProcesses {
     /// Follows those that were refused and get a place: servers whose program file says so come first, and each user has as
     /// many as any other. Others give way.
     fn give_places(&mut self, now: Instant, table: &mut impl ProcessTable) -> Vec<String> {
+        let Some(search) = &mut self.search else { return Vec::new() };
         if !std::mem::take(&mut self.is_crowded) || self.refused.is_empty() {
             return Vec::new();
         }
-        let mut placed = self.search.as_mut().map(ServerSearch::all).unwrap_or_default();
+        let mut placed = search.all();
         self.refused.retain(|process| placed.contains(process));
         placed.truncate(MAX_PROCESSES);
         let has_place = |process: &u32| placed.contains(process);
@@ -306,7 +307,9 @@ impl TracedProcesses {
                 }
             }
             self.refused.retain(|other| *other != process);
-            lines.extend(self.started(process, now));
+            if !self.started(process, now).is_empty() {
+                lines.push(format!("process {process} is followed now"));
+            }
         }
         lines
     }
@@ -432,7 +435,10 @@ impl TracedProcesses {
         // If it has ended by now, the next check notices.
         let started = Host::live().stat(id).map_or(0, |stat| stat.started);
         self.running.push(ProcessKey { id, started });
-        self.every.push(id);
+        // It may have got its place back.
+        if !self.every.contains(&id) {
+            self.every.push(id);
+        }
     }
 }
 
@@ -556,14 +562,18 @@ mod tests {
         let lines = look(&mut watch, &mut room);
         assert_eq!((room.left.as_slice(), room.followed.as_slice()), (&[last][..], &[real][..]), "{lines:?}");
         assert!(watch.running().contains(&real) && !watch.running().contains(&last), "{lines:?}");
+        let gave_way = format!("process {last} is not followed any more: process {real} has its place");
+        assert_eq!(lines, [gave_way, format!("process {real} is followed now")]);
         assert_eq!(watch.refused(), 2);
         assert!(look(&mut watch, &mut room).is_empty(), "nothing has changed");
         // What ends gives way, too.
         fs::remove_dir_all(proc.0.join("1")).unwrap();
         watch.event(1, ProcessChange::Ended);
         room.free += 1;
-        look(&mut watch, &mut room);
+        assert_eq!(look(&mut watch, &mut room), [format!("process {last} is followed now")]);
         assert_eq!((room.followed.as_slice(), watch.refused()), (&[real, last][..], 1));
+        let of_last = watch.every.iter().filter(|process| **process == last);
+        assert_eq!(of_last.count(), 1, "it is listed once");
     }
 
     #[test]

@@ -80,17 +80,23 @@ pub fn proven(host: &Host) -> Vec<Process> {
     host.processes_running(&MONGODB)
 }
 
-/// Every running mongod and mongos by its program file and by a socket that it holds and that listens. Of a process of which
-/// this one may not see the program or the open files, as in most containers, the name counts.
+/// Every running mongod and mongos by its program file, also one that does not listen yet. Of a process of which this one
+/// may not see the program, as in most containers, the name counts.
+pub fn proven_or_hidden(host: &Host) -> Vec<Process> {
+    let mut servers = mongodb(host);
+    servers.retain(|one| is_proven(host, one.pid) || is_hidden(host, one.pid));
+    servers
+}
+
+/// Those of [`proven_or_hidden`] that hold a socket that listens. Where this process may not see the open files of one, it
+/// counts, too.
 pub fn proven_to_listen(host: &Host) -> Vec<Process> {
     let found = listeners(host).unwrap_or_default();
     let listens = |pid: u32| {
         let holds = |one: &Listener| one.pid == pid && one.origin == ListenerOrigin::Socket;
         found.listeners.iter().any(holds) || found.incomplete.iter().any(|one| one.pid == pid)
     };
-    let mut servers = mongodb(host);
-    servers.retain(|one| listens(one.pid) && (is_proven(host, one.pid) || is_hidden(host, one.pid)));
-    servers
+    proven_or_hidden(host).into_iter().filter(|one| listens(one.pid)).collect()
 }
 
 /// Whether this process may not see which program another one runs.
@@ -114,9 +120,9 @@ pub struct ListeningPort {
     pub port: u16,
 }
 
-/// Of these ports those of programs that serve MongoDB's protocol, by their program files, each once. Where there is room
-/// for some of them only, the first ones have it: each user gets as many as any other. Of a process of which this one may not
-/// see the program the name counts.
+/// Those of these ports on which programs listen that serve MongoDB's protocol, each once. The program file decides, or the
+/// name of the process if this one may not see the file. The ports of all users come by turns, so that each user gets the
+/// same share where there is room only for the first ones.
 pub fn ports_of_servers(host: &Host, all: impl IntoIterator<Item = ListeningPort>) -> Vec<u16> {
     let mut of_user: HashMap<Option<u32>, usize> = HashMap::new();
     let mut ranked = BTreeSet::new();

@@ -105,25 +105,27 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
         (false, paths) => OpenedLogs::open(paths, &processes)?,
     };
     let mut session = helpers.open(target.clone())?;
-    let has_server_side = !logs.is_empty() || target.is_some();
+    let has_target = target.is_some();
     let start = |target| ProfileReader::start(target, &processes, confined, &session.gate);
     let profiler = target.map(start).transpose()?;
     session.look_up()?;
     let stop = session.drop_privileges(Signals::catch(StopBehavior::Report)?)?;
     let names = session.names(&stop)?;
-    // Who ends it before it has begun needs no profile, which the server may not give soon.
-    let profiler = profiler.filter(|_| !stop.load(Ordering::Relaxed));
+    // Who ends it before it has begun needs neither a profile nor logs, which may not come soon.
+    let has_begun = !stop.load(Ordering::Relaxed);
+    let profiler = profiler.filter(|_| has_begun);
+    let logs = if has_begun { logs.follow() } else { ServerLogs::default() };
+    let has_server_side = !logs.is_empty() || has_target;
     let trace = session.trace.take().context("no threads are traced")?;
     let rows = SelectedRows::new(args, sample, has_server_side);
-    let meeting = Arc::new(Mutex::new(OperationMatcher::new(rows)));
+    let matcher = Arc::new(Mutex::new(OperationMatcher::new(rows)));
     let (capture, windows) = session.start(CaptureTask {
         interval: Duration::from_secs(1),
-        each: Some(Arc::new(Mutex::new(WireSide::new(meeting.clone(), sample)))),
+        each: Some(Arc::new(Mutex::new(WireSide::new(matcher.clone(), sample)))),
         ..CaptureTask::default()
     })?;
     let capture = WhyCapture { session, capture, windows, coverage: Coverage::default() };
-    let logs = logs.follow();
-    let servers = TracedServers { args, processes, sample, trace, meeting, capture, stop };
+    let servers = TracedServers { args, processes, sample, trace, matcher, capture, stop };
     let report =
         servers.report(ServerSources { names, logs, profiler, has_server_side }, disk_test.as_ref())?;
     write(&report, args.json, html)
@@ -136,7 +138,7 @@ struct TracedServers<'a> {
     sample: ConnectionSample,
     trace: SplitTrace,
     /// Where the operations of both sides meet.
-    meeting: Arc<Mutex<OperationMatcher<SelectedRows>>>,
+    matcher: Arc<Mutex<OperationMatcher<SelectedRows>>>,
     capture: WhyCapture,
     /// Ends the trace.
     stop: Arc<AtomicBool>,
@@ -167,7 +169,7 @@ impl TracedServers<'_> {
         let groups_before = control_groups(&self.processes);
         let (begun, started) = (Instant::now(), now());
         let rows = SelectedRows::new(self.args, self.sample, sources.has_server_side);
-        *lock(&self.meeting) = OperationMatcher::new(rows);
+        *lock(&self.matcher) = OperationMatcher::new(rows);
         let listened = self.capture.session.listened.to_string();
         eprintln!(
             "mongosonar: tracing process {} on {listened} for {:?}; Ctrl-C ends it earlier",
@@ -189,24 +191,24 @@ impl TracedServers<'_> {
         std::thread::sleep(LATE);
         let captured = self.capture.finish()?;
         let logs = sources.logs.paths();
-        let log_lines_unread = sources.logs.finish(|operation| lock(&self.meeting).sink.server(operation));
-        let mut meeting = lock(&self.meeting);
-        meeting.close();
+        let log_lines_unread = sources.logs.finish(|operation| lock(&self.matcher).sink.server(operation));
+        let mut matcher = lock(&self.matcher);
+        matcher.close();
         let mut unfinished =
-            threads_now.unfinished(|operation| meeting.request_of(operation), !self.sample.is_partial());
-        let asked = &meeting.sink.asked;
+            threads_now.unfinished(|operation| matcher.request_of(operation), !self.sample.is_partial());
+        let asked = &matcher.sink.asked;
         unfinished.retain(|one| one.wire.as_ref().map_or(!asked.is_narrowed(), |wire| asked.has(wire)));
         let time = Span { from: started, to: ended };
         let profiled = sources.profiler.and_then(|profiler| {
-            profiler.read(ProfiledSpan { databases: meeting.sink.databases(), time }, &self.stop)
+            profiler.read(ProfiledSpan { databases: matcher.sink.databases(), time }, &self.stop)
         });
         let profiled = profiled.map(|read| {
-            read.operations.into_iter().for_each(|operation| meeting.sink.server(operation));
+            read.operations.into_iter().for_each(|operation| matcher.sink.server(operation));
             read.about
         });
         let WhyRows { rows, unseen, activity, blockers_turned_away, log, profile } =
-            std::mem::take(&mut meeting.sink).finish(started, ended);
-        let waits_without_class = losses.stacks_skipped + meeting.waits_turned_away();
+            std::mem::take(&mut matcher.sink).finish(started, ended);
+        let waits_without_class = losses.stacks_skipped + matcher.waits_turned_away();
         let lost = split_coverage(&losses, &captured);
         let coverage = SplitCoverageJson { blockers_turned_away, waits_without_class, ..lost };
         thread_names.read(&self.processes);
@@ -217,7 +219,7 @@ impl TracedServers<'_> {
             seconds: ended.since(started) as f64 / 1e9,
             processors: Host::live().processors().context("cannot read /proc/stat")?.count as usize,
             limits,
-            wait_weight: meeting.wait_weight(waits_without_class),
+            wait_weight: matcher.wait_weight(waits_without_class),
             rows: &rows,
             unseen: &unseen,
             activity: &activity.until(ended),
@@ -228,7 +230,7 @@ impl TracedServers<'_> {
             thread_name: &|thread| thread_names.0.get(&thread).cloned(),
             threads: thread_names.label(threads),
             unfinished,
-            coverage: coverage.with_counts(meeting.counts()),
+            coverage: coverage.with_counts(matcher.counts()),
             server: ServerSourcesJson {
                 log: (!logs.is_empty()).then(|| log.into()),
                 logs,
@@ -248,19 +250,19 @@ impl TracedServers<'_> {
 
     /// Traces until the time since it has begun is over, or it is to stop; returns when it ended.
     fn trace(&mut self, begun: Instant, started: Timestamp, logs: &mut ServerLogs) -> Result<Timestamp> {
-        let (meeting, capture) = (&*self.meeting, &mut self.capture);
+        let (matcher, capture) = (&*self.matcher, &mut self.capture);
         let mut ended = started;
-        self.trace.run(meeting, || {
+        self.trace.run(matcher, || {
             capture.take_windows();
             show_notices(&self.trace);
-            logs.poll(|operation| lock(meeting).sink.server(operation));
+            logs.poll(|operation| lock(matcher).sink.server(operation));
             ended = now();
             // A capture that fails stops by itself.
             let is_stopped = self.stop.load(Ordering::Relaxed) || capture.capture.is_stopping();
             let goes_on = !is_stopped && begun.elapsed() < self.args.duration;
             // Before the threads' last operations are read, some of which ended later.
             if !goes_on {
-                lock(meeting).end(ended);
+                lock(matcher).end(ended);
             }
             goes_on
         })?;

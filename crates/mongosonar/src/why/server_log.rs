@@ -150,11 +150,6 @@ impl OpenedLogs {
         Self(logs)
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Follows them from their ends on. Threads wait for their file systems: call it when privileges are dropped.
     pub fn follow(self) -> ServerLogs {
         let threads = Arc::default();
@@ -169,9 +164,15 @@ impl OpenedLogs {
 }
 
 /// Logs that are followed.
+#[derive(Default)]
 pub struct ServerLogs(Vec<TracedLog>);
 
 impl ServerLogs {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Their paths.
     pub fn paths(&self) -> Vec<String> {
         self.0.iter().map(|log| log.path.display().to_string()).collect()

@@ -1,5 +1,5 @@
 //! Runs collectors. All that they have in common is here: each has a thread, windows, an entry on the board, and attempts
-//! to open what it needs. A collector only observes.
+//! to open what it needs. A collector observes, and drops the privileges that this does not take.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,8 +128,8 @@ impl CollectorTask {
         Observation { windows: self.context.to.cutter(), task: self.clone() }
     }
 
-    /// Opens what it needs, again and again where that may succeed later, and observes. `begun` is told once it has no
-    /// privileges that it does not need.
+    /// Opens what it needs, with further attempts where one may succeed later, and observes. Sends to `begun` once it has
+    /// dropped the privileges that it does not need.
     fn run(self, mut plan: Box<dyn CollectorPlan>, begun: &Sender<()>) {
         let mut into = self.observation();
         let mut backoff = Backoff::default();

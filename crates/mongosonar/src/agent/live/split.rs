@@ -94,7 +94,7 @@ impl JoinedQueue {
 /// What needs its privileges before any thread is started, and what the capture passes operations to.
 pub struct SplitSetup {
     helpers: SplitHelpers,
-    meeting: Arc<Mutex<OperationMatcher<JoinedQueue>>>,
+    matcher: Arc<Mutex<OperationMatcher<JoinedQueue>>>,
     connections: ConnectionSample,
 }
 
@@ -104,29 +104,29 @@ impl SplitSetup {
     /// # Errors
     /// A helper process cannot be started. The kernel, or a missing privilege.
     pub fn new(connections: ConnectionSample, plan: SplitPlan) -> anyhow::Result<Self> {
-        let processes = servers::in_order_of_places(servers::proven_to_listen(&Host::live()), MAX_PROCESSES);
+        let processes = servers::in_order_of_places(servers::proven_or_hidden(&Host::live()), MAX_PROCESSES);
         let helpers = SplitHelpers::start(&processes, None, connections, plan)?;
-        let meeting = Arc::new(Mutex::new(OperationMatcher::new(JoinedQueue::default()).with_room(ROOM)));
-        Ok(Self { helpers, meeting, connections })
+        let matcher = Arc::new(Mutex::new(OperationMatcher::new(JoinedQueue::default()).with_room(ROOM)));
+        Ok(Self { helpers, matcher, connections })
     }
 
     /// Receives the operations of the wire.
     pub fn listener(&self) -> Arc<Mutex<dyn OperationListener>> {
-        Arc::new(Mutex::new(WireSide::new(self.meeting.clone(), self.connections)))
+        Arc::new(Mutex::new(WireSide::new(self.matcher.clone(), self.connections)))
     }
 }
 
 impl CollectorPlan for SplitSetup {
     fn open(self: Box<Self>) -> Result<Box<dyn Collector>, NotOpened> {
-        let Self { helpers, meeting, connections } = *self;
-        Ok(Box::new(SplitCollector { trace: helpers.trace(), meeting, connections }))
+        let Self { helpers, matcher, connections } = *self;
+        Ok(Box::new(SplitCollector { trace: helpers.trace(), matcher, connections }))
     }
 }
 
 /// Traces the threads of the servers.
 struct SplitCollector {
     trace: SplitTrace,
-    meeting: Arc<Mutex<OperationMatcher<JoinedQueue>>>,
+    matcher: Arc<Mutex<OperationMatcher<JoinedQueue>>>,
     connections: ConnectionSample,
 }
 
@@ -136,7 +136,7 @@ impl Collector for SplitCollector {
     }
 
     fn observe(&mut self, into: &mut Observation) -> Result<(), CollectorProblem> {
-        let Self { trace, meeting, connections } = &*self;
+        let Self { trace, matcher, connections } = &*self;
         // Any user may have built the program of a server.
         trace.load_symbols();
         let mut local = LocalServers::default();
@@ -153,16 +153,16 @@ impl Collector for SplitCollector {
             into,
         });
         let ended = trace.skip().and_then(|()| {
-            lock(meeting).begin();
-            trace.run(meeting, || {
+            lock(matcher).begin();
+            trace.run(matcher, || {
                 let mut splitting = splitting.borrow_mut();
-                splitting.tick(trace, meeting);
+                splitting.tick(trace, matcher);
                 splitting.into.goes_on()
             })
         });
         let mut splitting = splitting.into_inner();
-        splitting.tick(trace, meeting);
-        splitting.state(trace, meeting);
+        splitting.tick(trace, matcher);
+        splitting.state(trace, matcher);
         // It needs privileges to trace again.
         ended.map_err(|error| CollectorProblem::permanent(format!("{error:#}"), Some(RESTART.to_owned())))
     }
@@ -189,20 +189,20 @@ struct Splitting<'a> {
 
 impl Splitting<'_> {
     /// Adds up what has come.
-    fn tick(&mut self, trace: &SplitTrace, meeting: &Mutex<OperationMatcher<JoinedQueue>>) {
+    fn tick(&mut self, trace: &SplitTrace, matcher: &Mutex<OperationMatcher<JoinedQueue>>) {
         for what in trace.take_notices() {
             eprintln!("mongosonar: {what}");
         }
         // What comes meanwhile is taken the next time.
-        let mut left = lock(meeting).sink.operations.len();
+        let mut left = lock(matcher).sink.operations.len();
         while left > 0 {
-            let operations = lock(meeting).sink.take();
+            let operations = lock(matcher).sink.take();
             left = left.saturating_sub(operations.len().max(1));
             self.add(operations, trace);
             self.into.windows.limit();
         }
         if self.followed.is_none_or(|followed| followed.elapsed() >= FOLLOW_EVERY) {
-            self.state(trace, meeting);
+            self.state(trace, matcher);
         }
     }
 
@@ -229,7 +229,7 @@ impl Splitting<'_> {
     }
 
     /// Follows servers that have started, and reports.
-    fn state(&mut self, trace: &SplitTrace, meeting: &Mutex<OperationMatcher<JoinedQueue>>) {
+    fn state(&mut self, trace: &SplitTrace, matcher: &Mutex<OperationMatcher<JoinedQueue>>) {
         self.followed = Some(Instant::now());
         let servers = self.into.servers().all();
         let processes: Vec<u32> = servers.iter().map(|server| server.pid).collect();
@@ -244,10 +244,10 @@ impl Splitting<'_> {
         self.lost += losses.ring_full + losses.threads_full + losses.unreadable + losses.programs_skipped;
         let board = self.into.board();
         let (counts, turned_away) = {
-            let meeting = lock(meeting);
-            board.held.set(Holder::SplitWaiting, meeting.memory());
-            board.held.set(Holder::SplitQueue, meeting.sink.memory());
-            (meeting.counts(), meeting.sink.turned_away)
+            let matcher = lock(matcher);
+            board.held.set(Holder::SplitWaiting, matcher.memory());
+            board.held.set(Holder::SplitQueue, matcher.sink.memory());
+            (matcher.counts(), matcher.sink.turned_away)
         };
         board.held.set(Holder::SplitBlockers, self.blockers.memory());
         board.held.set(Holder::SplitFiles, self.names.memory());

@@ -41,7 +41,7 @@ pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<u32>> {
     if !asked.is_empty() {
         return Ok(asked.to_vec());
     }
-    let found = servers::in_order_of_places(servers::proven_to_listen(&host), MAX_PROCESSES);
+    let found = servers::in_order_of_places(servers::proven_or_hidden(&host), MAX_PROCESSES);
     if found.is_empty() {
         bail!("no mongod or mongos runs here: name a process with --pid");
     }

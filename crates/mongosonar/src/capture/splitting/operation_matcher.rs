@@ -169,7 +169,7 @@ impl<S: SplitSink> OperationMatcher<S> {
 
 /// Passes the operations of a batch of packets on at once.
 pub struct WireSide<S> {
-    meeting: Arc<Mutex<OperationMatcher<S>>>,
+    matcher: Arc<Mutex<OperationMatcher<S>>>,
     /// Connections that are followed.
     sample: ConnectionSample,
     ended: Vec<WireOperation>,
@@ -178,8 +178,8 @@ pub struct WireSide<S> {
 
 impl<S> WireSide<S> {
     /// Of these connections.
-    pub fn new(meeting: Arc<Mutex<OperationMatcher<S>>>, sample: ConnectionSample) -> Self {
-        Self { meeting, sample, ended: Vec::new(), unanswered: Vec::new() }
+    pub fn new(matcher: Arc<Mutex<OperationMatcher<S>>>, sample: ConnectionSample) -> Self {
+        Self { matcher, sample, ended: Vec::new(), unanswered: Vec::new() }
     }
 }
 
@@ -199,11 +199,11 @@ impl<S: SplitSink> OperationListener for WireSide<S> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let mut meeting = lock(&self.meeting);
-        self.ended.drain(..).for_each(|operation| meeting.wire(operation));
+        let mut matcher = lock(&self.matcher);
+        self.ended.drain(..).for_each(|operation| matcher.wire(operation));
         // Nobody asks for them while the threads are traced.
-        let is_kept = meeting.ended.is_some();
-        self.unanswered.drain(..).filter(|_| is_kept).for_each(|request| meeting.unanswered.add(request));
+        let is_kept = matcher.ended.is_some();
+        self.unanswered.drain(..).filter(|_| is_kept).for_each(|request| matcher.unanswered.add(request));
         Ok(())
     }
 }
@@ -241,34 +241,34 @@ mod tests {
     #[test]
     fn a_full_meeting_has_no_more_than_it_may() {
         const ROOM: usize = 14_000;
-        let mut meeting = OperationMatcher::new(Deaf).with_room(ROOM);
-        meeting.joiner.traced_since(Timestamp::default());
+        let mut matcher = OperationMatcher::new(Deaf).with_room(ROOM);
+        matcher.joiner.traced_since(Timestamp::default());
         for number in 0..ROOM as u64 + 3 {
-            meeting.wire(wire_operation(number));
-            meeting.thread(thread_operation(number + (1 << 20)));
+            matcher.wire(wire_operation(number));
+            matcher.thread(thread_operation(number + (1 << 20)));
         }
         assert_eq!(
-            meeting.counts().without_thread,
+            matcher.counts().without_thread,
             ROOM as u64 + 3,
             "those without room are counted at once"
         );
-        assert_eq!(meeting.settled_counts().without_wire, 3);
+        assert_eq!(matcher.settled_counts().without_wire, 3);
         let wait = ClassifiedWait { part: TimePart::Futex, class: "ticket".into(), wait_ns: 5 };
         for number in 0..MAX_PENDING_WAITS as u32 {
             for _ in 0..MAX_ALL_WAITS / MAX_PENDING_WAITS {
-                meeting.waited((number, Timestamp::from_unix_ns(1)), wait.clone());
+                matcher.waited((number, Timestamp::from_unix_ns(1)), wait.clone());
             }
         }
-        let (most, bytes) = (OperationMatcher::<Deaf>::max_memory(ROOM), meeting.memory());
+        let (most, bytes) = (OperationMatcher::<Deaf>::max_memory(ROOM), matcher.memory());
         assert!(bytes <= most && bytes > most / 3, "{bytes} of {most}");
         // Requests without a reply are kept only for those who ask after the end.
-        let mut wire = WireSide::new(Arc::new(Mutex::new(meeting)), ConnectionSample::default());
+        let mut wire = WireSide::new(Arc::new(Mutex::new(matcher)), ConnectionSample::default());
         wire.unanswered.push(wire_operation(1));
         wire.flush().unwrap();
-        assert_eq!(lock(&wire.meeting).unanswered.0.len(), 0);
-        lock(&wire.meeting).end(Timestamp::from_unix_ns(u64::MAX));
+        assert_eq!(lock(&wire.matcher).unanswered.0.len(), 0);
+        lock(&wire.matcher).end(Timestamp::from_unix_ns(u64::MAX));
         wire.unanswered.push(wire_operation(1));
         wire.flush().unwrap();
-        assert_eq!(lock(&wire.meeting).unanswered.0.len(), 1);
+        assert_eq!(lock(&wire.matcher).unanswered.0.len(), 1);
     }
 }

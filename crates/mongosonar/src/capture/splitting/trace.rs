@@ -186,20 +186,20 @@ impl SplitTrace {
     /// The records cannot be read.
     pub fn run<S: SplitSink>(
         &self,
-        meeting: &Mutex<OperationMatcher<S>>,
+        matcher: &Mutex<OperationMatcher<S>>,
         mut tick: impl FnMut() -> bool,
     ) -> Result<()> {
         let each = |event| match event {
-            SplitEvent::Operation(operation) => lock(meeting).thread(operation),
+            SplitEvent::Operation(operation) => lock(matcher).thread(operation),
             SplitEvent::Wait(wait) => {
                 let class = self.classifier.borrow_mut().classify(&wait);
                 if let Some(class) = class {
-                    lock(meeting).waited(wait.operation, class);
+                    lock(matcher).waited(wait.operation, class);
                 }
             }
         };
         let tick = || {
-            lock(meeting).tick();
+            lock(matcher).tick();
             tick()
         };
         self.tracer.run(each, tick).context(UNREADABLE)

@@ -1,8 +1,10 @@
 //! The TLS library of a process, and where to attach to it.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -35,6 +37,8 @@ struct MappedLibrary {
     path: String,
     /// It is the program, and counts only if the library is linked into it.
     is_program: bool,
+    /// Device and inode: servers of one machine mostly share the file.
+    identity: Option<[u64; 2]>,
     /// Why it could not be opened.
     error: Option<String>,
 }
@@ -53,7 +57,9 @@ impl MappedLibrary {
             Ok(file) => (Some(file), None),
             Err(error) => (None, Some(error.to_string())),
         };
-        Some((Self { path: mapped.path.clone(), is_program: library.is_none(), error }, file))
+        let identity =
+            file.as_ref().and_then(|file| file.metadata().ok()).map(|found| [found.dev(), found.ino()]);
+        Some((Self { path: mapped.path.clone(), is_program: library.is_none(), identity, error }, file))
     }
 
     /// With what was found in the file, which is `None` if it could not be opened.
@@ -85,19 +91,22 @@ impl TlsLibrary {
             Some((mapped, file)) => (Some(mapped), file.into_iter().collect()),
             None => (None, Vec::new()),
         });
-        // All of them first, so that one that does not answer holds up no other one.
+        let found: Vec<(u32, MappedLibrary, Option<File>)> =
+            found.into_iter().filter_map(|mut one| Some((one.process, one.said?, one.files.pop()))).collect();
+        // A helper for each file, all of them first: one that does not answer holds up no other one.
         let until = Instant::now() + APART_PATIENCE;
-        let looking = found.into_iter().filter_map(|mut one| {
-            let file = one.files.pop();
-            let helper = file.as_ref().and_then(sites_helper);
-            Some((one.process, one.said?, file, helper))
-        });
-        let looking: Vec<_> = looking.collect();
-        let heard = looking.into_iter().filter_map(|(process, mapped, file, helper)| {
-            let library = mapped.with(file, |_| sites_of(helper, until));
-            Some((process, library?))
-        });
-        heard.collect()
+        let mut helpers = HashMap::new();
+        for (_, mapped, file) in &found {
+            helpers.entry(mapped.identity).or_insert_with(|| file.as_ref().and_then(sites_helper));
+        }
+        let sites: HashMap<_, _> =
+            helpers.into_iter().map(|(identity, helper)| (identity, sites_of(helper, until))).collect();
+        let library = |(process, mapped, file): (u32, MappedLibrary, Option<File>)| {
+            let sites = sites.get(&mapped.identity).cloned();
+            let library = mapped.with(file, |_| sites.unwrap_or_else(unanswered))?;
+            Some((process, library))
+        };
+        found.into_iter().filter_map(library).collect()
     }
 
     /// The open file to attach to.
@@ -170,7 +179,7 @@ fn sites_of(helper: Option<Helper>, until: Instant) -> Result<ProbeSites, SitesE
     found
 }
 
-/// What is said of a file that is not found out in time.
+/// The answer where nothing is known of a file in time.
 fn unanswered() -> Result<ProbeSites, SitesError> {
     Err(SitesError::Format("it does not answer".to_owned()))
 }

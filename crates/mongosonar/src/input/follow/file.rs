@@ -7,9 +7,9 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::locking::lock;
@@ -24,9 +24,11 @@ const PROBE_PART: u32 = 4;
 const STACK: usize = 128 << 10;
 /// The most threads of one [`FileThreads`]: their stacks have to fit into the memory of a helper.
 const MAX_THREADS: usize = 24;
-/// The most threads that wait for the file systems of one owner at once, and as many that close files of that owner: one
-/// user's servers leave threads for those of others.
-const MAX_OF_OWNER: usize = 4;
+/// The most threads that wait for the file systems of one owner at once: one user's servers leave threads for those of
+/// others.
+const MAX_OF_OWNER: usize = 12;
+/// The most threads that close files of one owner.
+const MAX_CLOSING_OF_OWNER: usize = 4;
 
 type FileJob = Box<dyn FnOnce() + Send>;
 
@@ -68,8 +70,24 @@ struct OwnedWork {
 #[derive(Clone)]
 struct FileWorker {
     to: Sender<FileJob>,
-    /// Dropped once its last work has ended, in whichever way.
-    busy: Weak<()>,
+    /// How much of its work has not ended.
+    pending: Arc<AtomicUsize>,
+}
+
+/// One piece of work of a thread, until it has ended, in whichever way.
+struct PendingWork(Arc<AtomicUsize>);
+
+impl PendingWork {
+    fn new(pending: &Arc<AtomicUsize>) -> Self {
+        pending.fetch_add(1, Ordering::AcqRel);
+        Self(pending.clone())
+    }
+}
+
+impl Drop for PendingWork {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Works on the files of one place for others, who wait for it for a while only.
@@ -110,7 +128,7 @@ impl std::fmt::Debug for FileThread {
 fn never_runs(jobs: &Mutex<Vec<Receiver<FileJob>>>) -> FileWorker {
     let (to, never) = channel();
     lock(jobs).push(never);
-    FileWorker { to, busy: Weak::new() }
+    FileWorker { to, pending: Arc::default() }
 }
 
 impl FileThread {
@@ -123,7 +141,7 @@ impl FileThread {
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if the file system does not answer within five seconds, or has not answered what it
-    /// was asked before, or if no thread gets to run in that time, or so many others, or four of the same owner, do not answer
+    /// was asked before, or if no thread gets to run in that time, or so many others, or 12 of the same owner, do not answer
     /// that no thread is left: asking again later is of use. Or the thread has failed.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         self.run_within(self.threads.patience.unwrap_or(FILE_PATIENCE), work)
@@ -143,6 +161,7 @@ impl FileThread {
             // It may have begun meanwhile, and wait for its file system now.
             if before.why == WhyLate::Processors {
                 before.why = WhyLate::of(self.threads.probe(), patience);
+                self.threads.note_late(self.owner, before);
             }
             return Err(before.why.error());
         }
@@ -150,7 +169,7 @@ impl FileThread {
             return Err(WhyLate::OthersOfOwner.error());
         }
         let late_worker = late.take().map(|late| late.worker);
-        let mut worker = match late_worker.map_or_else(|| self.threads.take(), |worker| Ok(Some(worker))) {
+        let worker = match late_worker.map_or_else(|| self.threads.take(), |worker| Ok(Some(worker))) {
             Ok(Some(worker)) => worker,
             Ok(None) => return Err(WhyLate::FileSystem.error()),
             // Without a thread whoever asks has to wait.
@@ -176,9 +195,9 @@ impl FileThread {
                 Ok(value)
             }
             Err(RecvTimeoutError::Timeout) => {
-                let work = OwnedWork { owner: self.owner, worker: worker.clone() };
-                lock(&self.threads.state).late.push(work);
-                *late = Some(LateWork { worker, why });
+                let work = LateWork { worker, why };
+                self.threads.note_late(self.owner, &work);
+                *late = Some(work);
                 Err(why.error())
             }
             Err(RecvTimeoutError::Disconnected) => {
@@ -189,7 +208,7 @@ impl FileThread {
 
     /// Lets a thread drop something, and does not wait: even closing a file asks some file systems.
     fn discard(&self, value: impl Send + 'static) {
-        match lock(&self.late).as_mut().filter(|late| late.worker.is_busy()) {
+        match lock(&self.late).as_ref().filter(|late| late.worker.is_busy()) {
             Some(late) => late.worker.give(move || drop(value)),
             None => self.threads.close(self.owner, value),
         }
@@ -206,8 +225,19 @@ impl FileThreads {
     /// A sentence about how often nobody was asked because so many places of the same owner do not answer, if that was so.
     pub fn notes(&self) -> Vec<String> {
         let refused = self.refused.load(Ordering::Relaxed);
-        let said = || format!("files not read, because four others of their user do not answer: {refused}");
+        let said = || {
+            format!(
+                "files not read, because {MAX_OF_OWNER} others of their user do not answer: {refused} times"
+            )
+        };
         (refused > 0).then(said).into_iter().collect()
+    }
+
+    /// Counts work that waits for a file system of an owner.
+    fn note_late(&self, owner: Option<u32>, late: &LateWork) {
+        if late.why == WhyLate::FileSystem {
+            lock(&self.state).late.push(OwnedWork { owner, worker: late.worker.clone() });
+        }
     }
 
     /// Whether so many places of an owner do not answer that no other one is asked.
@@ -232,7 +262,7 @@ impl FileThreads {
 
     /// Lets another thread say that it runs; `None` if there is none that can.
     fn probe(&self) -> Option<Receiver<()>> {
-        let Ok(Some(mut worker)) = self.take() else { return None };
+        let Ok(Some(worker)) = self.take() else { return None };
         let (runs, probe) = channel();
         worker.give(move || {
             let _ = runs.send(());
@@ -252,7 +282,7 @@ impl FileThreads {
     fn close(&self, owner: Option<u32>, value: impl Send + 'static) {
         let mut state = lock(&self.state);
         // Behind what it waits for already.
-        if let Some(worker) = busy_of(&mut state.closing, owner).nth(MAX_OF_OWNER - 1) {
+        if let Some(worker) = busy_of(&mut state.closing, owner).nth(MAX_CLOSING_OF_OWNER - 1) {
             return worker.give(move || drop(value));
         }
         let can_start = state.count() < MAX_THREADS;
@@ -265,7 +295,7 @@ impl FileThreads {
             let before = state.closer.replace(next);
             state.spare = before.filter(|before| !before.is_busy());
         }
-        if let Some(closer) = &mut state.closer {
+        if let Some(closer) = &state.closer {
             closer.give(move || drop(value));
             let worker = closer.clone();
             state.closing.push(OwnedWork { owner, worker });
@@ -274,9 +304,9 @@ impl FileThreads {
 }
 
 /// Of this work, what threads still do for an owner.
-fn busy_of(work: &mut Vec<OwnedWork>, owner: Option<u32>) -> impl Iterator<Item = &mut FileWorker> {
+fn busy_of(work: &mut Vec<OwnedWork>, owner: Option<u32>) -> impl Iterator<Item = &FileWorker> {
     work.retain(|one| one.worker.is_busy());
-    work.iter_mut().filter(move |one| one.owner == owner).map(|one| &mut one.worker)
+    work.iter().filter(move |one| one.owner == owner).map(|one| &one.worker)
 }
 
 impl FileThreadsState {
@@ -302,22 +332,21 @@ impl FileThreadsState {
             jobs.into_iter().for_each(|job| job());
         };
         builder.spawn(run)?;
-        Ok(FileWorker { to, busy: Weak::new() })
+        Ok(FileWorker { to, pending: Arc::default() })
     }
 }
 
 impl FileWorker {
     fn is_busy(&self) -> bool {
-        self.busy.strong_count() > 0
+        self.pending.load(Ordering::Acquire) > 0
     }
 
     /// Gives it work, after what it was given before.
-    fn give(&mut self, work: impl FnOnce() + Send + 'static) {
-        let token = Arc::new(());
-        self.busy = Arc::downgrade(&token);
+    fn give(&self, work: impl FnOnce() + Send + 'static) {
+        let pending = PendingWork::new(&self.pending);
         // If the thread has failed, nothing comes of it.
         let _ = self.to.send(Box::new(move || {
-            let _token = token;
+            let _pending = pending;
             work();
         }));
     }
@@ -334,9 +363,13 @@ impl WhyLate {
 
     fn error(self) -> io::Error {
         let text = match self {
-            Self::FileSystem => "its file system does not answer",
-            Self::Processors => "the thread that reads it gets no processor time: the machine is busy",
-            Self::OthersOfOwner => "it is not asked, because four others of its user do not answer",
+            Self::FileSystem => "its file system does not answer".to_owned(),
+            Self::Processors => {
+                "the thread that reads it gets no processor time: the machine is busy".to_owned()
+            }
+            Self::OthersOfOwner => {
+                format!("it is not asked, because {MAX_OF_OWNER} others of its user do not answer")
+            }
         };
         io::Error::new(io::ErrorKind::WouldBlock, text)
     }
@@ -522,13 +555,18 @@ mod tests {
         let place = |owner| FileThread::of(&threads, owner);
         let hanging: Vec<FileThread> = (0..MAX_OF_OWNER).map(|_| place(Some(7))).collect();
         let mut answers: Vec<Sender<()>> = hanging.iter().map(hang).collect();
+        // Only then they count, however busy the machine is.
+        let hangs = |place: &FileThread| place.run(|| ()).unwrap_err().to_string().contains("file system");
+        while !hanging.iter().all(hangs) {
+            std::thread::yield_now();
+        }
         let other = place(Some(7));
         for refused in 1..=2 {
             let error = other.run(|| ()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-            assert!(error.to_string().contains("four others of its user"), "{error}");
-            let said = "files not read, because four others of their user do not answer";
-            assert_eq!(threads.notes(), [format!("{said}: {refused}")]);
+            assert!(error.to_string().contains("12 others of its user"), "{error}");
+            let said = "files not read, because 12 others of their user do not answer";
+            assert_eq!(threads.notes(), [format!("{said}: {refused} times")]);
         }
         for owner in [Some(8), None] {
             let another = place(owner);
@@ -536,7 +574,7 @@ mod tests {
                 std::thread::yield_now();
             }
         }
-        assert!(threads.notes()[0].ends_with(": 2"));
+        assert!(threads.notes()[0].ends_with(": 2 times"));
         // One that answers makes room for another one, also if its place is gone.
         drop(hanging);
         answers.pop();
@@ -565,7 +603,7 @@ mod tests {
             answers.push(answer);
         };
         (0..MAX_THREADS * 2).for_each(|_| close(&place));
-        assert_eq!(threads.running(), MAX_OF_OWNER);
+        assert_eq!(threads.running(), MAX_CLOSING_OF_OWNER);
         (0..MAX_THREADS as u32 * 2).for_each(|owner| close(&FileThread::of(&threads, Some(owner))));
         assert_eq!(threads.running(), MAX_THREADS);
         answers.clear();
@@ -573,6 +611,26 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(place.run(|| 7).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_thread_that_closes_one_file_after_another_is_busy_until_the_last_one_is_closed() {
+        let threads = threads(Duration::from_secs(600));
+        let place = FileThread::of(&threads, Some(7));
+        let mut answers: Vec<Sender<()>> = Vec::new();
+        for _ in 0..=MAX_CLOSING_OF_OWNER {
+            let (answer, answered) = channel();
+            place.discard(SlowToClose(answered));
+            answers.push(answer);
+        }
+        // The last one is behind that of the last thread, which answers.
+        answers.remove(MAX_CLOSING_OF_OWNER - 1);
+        let closer = || lock(&threads.state).closer.clone().unwrap();
+        while closer().pending.load(Ordering::Acquire) > 1 {
+            std::thread::yield_now();
+        }
+        assert!(closer().is_busy());
+        assert_eq!(FileThread::of(&threads, Some(8)).run(|| 7).unwrap(), 7);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub struct RowSplitTask {
 
 /// A trace that runs in its own thread.
 pub struct RunningSplits {
-    meeting: Arc<Mutex<OperationMatcher<WindowSplits>>>,
+    matcher: Arc<Mutex<OperationMatcher<WindowSplits>>>,
     sample: ConnectionSample,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
@@ -64,37 +64,37 @@ impl RunningSplits {
     /// The thread cannot be started.
     pub fn start(trace: SplitTrace, task: RowSplitTask) -> Result<Self> {
         let splits = WindowSplits::new(task.interval.as_nanos() as u64, task.by);
-        let meeting = Arc::new(Mutex::new(OperationMatcher::new(splits)));
+        let matcher = Arc::new(Mutex::new(OperationMatcher::new(splits)));
         let stop = Arc::new(AtomicBool::new(false));
         let sample = task.sample;
         let run = {
-            let (meeting, stop) = (meeting.clone(), stop.clone());
-            move || follow(&trace, &meeting, &task, &stop)
+            let (matcher, stop) = (matcher.clone(), stop.clone());
+            move || follow(&trace, &matcher, &task, &stop)
         };
         let thread = start_thread(StartStep::Thread, "splits", run)?;
-        Ok(Self { meeting, sample, stop, thread: Some(thread), counted: Cell::default() })
+        Ok(Self { matcher, sample, stop, thread: Some(thread), counted: Cell::default() })
     }
 
     /// Takes the operations of the capture.
     pub fn listener(&self) -> Arc<Mutex<dyn OperationListener>> {
-        Arc::new(Mutex::new(WireSide::new(self.meeting.clone(), self.sample)))
+        Arc::new(Mutex::new(WireSide::new(self.matcher.clone(), self.sample)))
     }
 
     /// Whether what the threads did until the end of this window was read.
     pub fn has_read(&self, window: &Window) -> bool {
-        self.thread.is_none() || lock(&self.meeting).sink.is_read_until(window.end)
+        self.thread.is_none() || lock(&self.matcher).sink.is_read_until(window.end)
     }
 
     /// Adds to a window where the time of its operations went.
     pub fn complete(&self, window: &mut Window) {
-        let mut meeting = lock(&self.meeting);
-        meeting.sink.complete(window);
-        self.count(meeting.settled_counts(), window);
+        let mut matcher = lock(&self.matcher);
+        matcher.sink.complete(window);
+        self.count(matcher.settled_counts(), window);
     }
 
     /// Counts in the last window what will not meet any more.
     pub fn complete_last(&self, window: &mut Window) {
-        self.count(lock(&self.meeting).counts(), window);
+        self.count(lock(&self.matcher).counts(), window);
     }
 
     fn count(&self, counts: JoinCounts, window: &mut Window) {
@@ -115,14 +115,14 @@ impl RunningSplits {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return Ok(()) };
         let outcome = thread.join().map_err(|_| anyhow!("the thread of the trace has failed"))?;
-        lock(&self.meeting).end(now());
+        lock(&self.matcher).end(now());
         outcome
     }
 }
 
 fn follow(
     trace: &SplitTrace,
-    meeting: &Mutex<OperationMatcher<WindowSplits>>,
+    matcher: &Mutex<OperationMatcher<WindowSplits>>,
     task: &RowSplitTask,
     stop: &AtomicBool,
 ) -> Result<()> {
@@ -130,11 +130,11 @@ fn follow(
     let complain = |what| drop(task.notices_to.send(Notice::Complaint(what)));
     trace.load_symbols();
     trace.skip()?;
-    lock(meeting).begin();
+    lock(matcher).begin();
     let mut ticks = 0_u64;
     let mut looked = now();
     let interval_ns = task.interval.as_nanos() as u64;
-    let outcome = trace.run(meeting, || {
+    let outcome = trace.run(matcher, || {
         trace.take_notices().into_iter().for_each(complain);
         let time = now();
         let is_over = stop.load(Ordering::Relaxed);
@@ -143,14 +143,14 @@ fn follow(
             looked = time;
             // Without it, all else is known still.
             let activities = trace.now_if_long().unwrap_or_default();
-            lock(meeting).sink.note_activities(activities.as_ref());
+            lock(matcher).sink.note_activities(activities.as_ref());
         }
-        lock(meeting).sink.note_read_until(time);
-        lock(meeting).sink.lost(&trace.take_losses());
-        if ticks.is_multiple_of(NAMES_TICKS) && lock(meeting).sink.take_lack_of_names() {
+        lock(matcher).sink.note_read_until(time);
+        lock(matcher).sink.lost(&trace.take_losses());
+        if ticks.is_multiple_of(NAMES_TICKS) && lock(matcher).sink.take_lack_of_names() {
             let files = trace.files();
             let named = files.iter().map(|(file, path)| (*file, task.names.short(path).into()));
-            lock(meeting).sink.name(named);
+            lock(matcher).sink.name(named);
         }
         if task.follows && ticks.is_multiple_of(SEARCH_TICKS) {
             trace.follow(&servers::in_order_of_places(servers::mongodb(&Host::live()), MAX_PROCESSES));
