@@ -66,8 +66,8 @@ pub fn read_each<T: Serialize + for<'de> Deserialize<'de> + Send + 'static>(
     let mut left_out = LeftOut { others: others.len(), ..LeftOut::default() };
     for (at, process) in processes.iter().copied().enumerate() {
         match channel.ask(&at) {
-            Ok((Some(said), files)) => answered.push(ReadApart { process, said, files }),
-            Ok((None, _)) => left_out.silent.push(process),
+            Ok((ProcessAnswer::Read(said), files)) => answered.push(ReadApart { process, said, files }),
+            Ok((ProcessAnswer::Silent, _)) => left_out.silent.push(process),
             Err(error) => left_out.failed.push((process, error.to_string())),
         }
     }
@@ -75,6 +75,15 @@ pub fn read_each<T: Serialize + for<'de> Deserialize<'de> + Send + 'static>(
         eprintln!("mongosonar: {notice}");
     }
     answered
+}
+
+/// What the helper says of a process. (An `Option` would not do: in JSON, `Some(())` is `null`, as `None` is.)
+#[derive(Debug, Serialize, Deserialize)]
+enum ProcessAnswer<T> {
+    /// What was read.
+    Read(T),
+    /// Nothing came in time.
+    Silent,
 }
 
 /// Processes that were not read.
@@ -103,7 +112,7 @@ impl LeftOut {
 }
 
 /// In the helper: reads from all processes at once, so that one that does not answer holds up no other one. A question is
-/// the position of a process; the answer is `None` if nothing has come by `until`.
+/// the position of a process; it is silent if nothing has come by `until`.
 fn answer_each<T: Serialize + Send + 'static>(
     socket: UnixStream,
     processes: &[u32],
@@ -122,8 +131,10 @@ fn answer_each<T: Serialize + Send + 'static>(
     helper_channel::serve(socket, |at: usize| {
         let left = until.saturating_duration_since(Instant::now());
         let read = answers.get(at).and_then(|answer| answer.recv_timeout(left).ok());
-        let (said, files) = read.map_or_else(Default::default, |(said, files)| (Some(said), files));
-        answer_with(Ok(said), files)
+        match read {
+            Some((said, files)) => answer_with(Ok(ProcessAnswer::Read(said)), files),
+            None => answer_with(Ok(ProcessAnswer::<T>::Silent), Vec::new()),
+        }
     })
 }
 
@@ -143,20 +154,24 @@ mod tests {
                     std::thread::park();
                 }
             }
-            (process * 2, vec![File::open("/dev/null").unwrap()])
+            // Nothing that is said is an answer, too.
+            ((process == 6).then_some(process), vec![File::open("/dev/null").unwrap()])
         };
         std::thread::spawn(move || answer_each(theirs, &processes, until, read));
         let channel = HelperChannel::over(ours);
         for at in [2, 1] {
             let (said, files) = loop {
-                match channel.ask::<Option<u32>>(&at).unwrap() {
-                    (Some(said), files) => break (said, files),
-                    (None, _) => std::thread::yield_now(),
+                match channel.ask::<ProcessAnswer<Option<u32>>>(&at).unwrap() {
+                    (ProcessAnswer::Read(said), files) => break (said, files),
+                    (ProcessAnswer::Silent, _) => std::thread::yield_now(),
                 }
             };
-            assert_eq!((said, files.len()), (processes[at] * 2, 1));
+            assert_eq!((said, files.len()), ((at == 1).then_some(6), 1));
         }
-        assert_eq!([0, 3].map(|at| channel.ask::<Option<u32>>(&at).unwrap().0), [None; 2]);
+        for at in [0, 3] {
+            let (answer, files) = channel.ask::<ProcessAnswer<Option<u32>>>(&at).unwrap();
+            assert!(matches!(answer, ProcessAnswer::Silent) && files.is_empty());
+        }
         let ended = (9, "a helper process has ended".to_owned());
         let left_out = LeftOut { silent: vec![5, 8], failed: vec![ended], others: 3 };
         assert_eq!(
