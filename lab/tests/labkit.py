@@ -225,8 +225,13 @@ def read_lines(path):
 
 
 def of_each_thread(pid, *names):
-    """The texts of these files in `/proc/PID/task/*`, without threads that ended since they were listed."""
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+    """The texts of these files in `/proc/PID/task/*`, without threads that ended since they were listed; nothing of a
+    process that has ended."""
+    try:
+        listed = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:
+        return
+    for task in listed:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             yield [(task / name).read_text() for name in names]
 

@@ -277,7 +277,9 @@ def test_a_terminal_shows_the_progress_of_the_file(folder):
         pytest.skip("too little space")
     ours, theirs = pty.openpty()
     shown = b""
-    with labkit.process(command, stdout=subprocess.DEVNULL, stderr=theirs, stdin=subprocess.DEVNULL):
+    # A terminal of no kind, or of the kind `dumb`, cannot show a bar.
+    env = {**os.environ, "TERM": "xterm"}
+    with labkit.process(command, stdout=subprocess.DEVNULL, stderr=theirs, stdin=subprocess.DEVNULL, env=env):
         os.close(theirs)
         with contextlib.suppress(OSError):
             while part := os.read(ours, 65536):

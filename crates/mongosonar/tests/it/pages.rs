@@ -21,7 +21,14 @@ const measure = () => {
   const wide = all("body *").filter(e => e.getBoundingClientRect().right > page.clientWidth + 1 && !scrolls(e.parentElement));
   const small = all("td, p").filter(e => e.textContent.trim() && parseFloat(getComputedStyle(e).fontSize) < 11);
   const inside = e => { const box = e.getBoundingClientRect(); return box.width > 60 && box.left >= 0 && box.right <= page.clientWidth + 1; };
-  const colours = c => new Set(new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer)).size;
+  // As many as tell that something is drawn.
+  const colours = c => {
+    const seen = new Set();
+    for (const pixel of new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer)) {
+      if (seen.add(pixel).size > 3) break;
+    }
+    return seen.size;
+  };
   const charts = all(".plot").map(e => ({ x: e.dataset.x, y: e.dataset.y, colours: colours(e.querySelector("canvas")) }));
   return {
     width: page.clientWidth, scroll: page.scrollWidth, wide: wide.slice(0, 5).map(name), small: small.length,
