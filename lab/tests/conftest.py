@@ -42,6 +42,7 @@ LONGEST = [
     "servers",
     "test_agent_storing",
     "test_io",
+    "test_package",
     "test_why_vm",
     "test_vm",
     "test_reorder",

@@ -26,8 +26,6 @@ OTHER = {"x86_64": "aarch64", "aarch64": "x86_64"}
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("go"), reason="nfpm is built with Go, which is not installed"),
-    # The mongods in its Debian are processes of this machine too.
-    pytest.mark.servers,
 ]
 needs_debian = pytest.mark.skipif(bool(debian.missing()), reason=debian.missing() or "-")
 
@@ -382,7 +380,8 @@ int main(int count, char **words) {
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory, packages):
-    """A booted Debian with the package, and with a server of another user whose files nobody else may read."""
+    """A booted Debian with the package, and with a server of another user whose files nobody else may read. That server is
+    a process of this machine, too."""
     folder = tmp_path_factory.mktemp("running")
     (folder / "mongod.c").write_text(MONGOD)
     subprocess.run(["cc", "-static", "-O2", "-o", folder / "mongod", folder / "mongod.c"], check=True)
@@ -445,12 +444,14 @@ NEEDED = [
 NEEDED += ["ebpf", "confinement"]
 
 
+@pytest.mark.servers
 @needs_debian
 def test_everything_that_the_agent_needs_works_in_the_sandbox(running):
     found = doctor(running)
     assert {name: found.get(name) for name in NEEDED} == dict.fromkeys(NEEDED, "ok"), found
 
 
+@pytest.mark.servers
 @needs_debian
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_no_capability_is_granted_without_need(running, capability):
@@ -459,6 +460,7 @@ def test_no_capability_is_granted_without_need(running, capability):
     assert [name for name in NEEDED if found.get(name) != "ok"], f"nothing is missing without {capability}: {found}"
 
 
+@pytest.mark.servers
 @needs_debian
 def test_the_sandbox_writes_only_the_history(running):
     folders = f"/etc /usr /var/log /var/lib/mongodb /home /root {STORE}"
@@ -505,6 +507,7 @@ def served(running):
     running.run("systemctl", "disable", "--now", "mongosonar")
 
 
+@pytest.mark.servers
 @needs_debian
 def test_the_service_collects_from_each_source(served):
     assert shown(served, "ActiveState", "UnitFileState") == ["active", "enabled"]
@@ -519,6 +522,7 @@ def test_the_service_collects_from_each_source(served):
     assert all(line.startswith(("mongosonar 600 f ", "mongosonar 700 d ")) for line in listed), listed
 
 
+@pytest.mark.servers
 @needs_debian
 def test_the_service_has_no_privileges_left(served):
     labkit.wait_until(lambda: working(served), "data")
@@ -530,6 +534,7 @@ def test_the_service_has_no_privileges_left(served):
     assert fields["Uid"].split() == served.run("id", "-u", "mongosonar").stdout.split() * 4
 
 
+@pytest.mark.servers
 @needs_debian
 def test_the_service_attaches_to_the_tls_library_of_a_server_that_starts_later(served, tmp_path):
     """TLS ends in the lab's relay, which uses OpenSSL as mongod does, as another user, in front of the lab's server. This
@@ -549,6 +554,7 @@ def test_the_service_attaches_to_the_tls_library_of_a_server_that_starts_later(s
     assert active == "active"
 
 
+@pytest.mark.servers
 @needs_debian
 def test_a_wrong_configuration_does_not_reach_the_service(served):
     # Run by itself, it begins when the service has just been started.
@@ -569,6 +575,7 @@ def test_a_wrong_configuration_does_not_reach_the_service(served):
     assert shown(served, "MainPID", "NRestarts") == [pid, "0"]
 
 
+@pytest.mark.servers
 @needs_debian
 def test_the_service_stops_cleanly_and_an_upgrade_restarts_it(served, newer, packages):
     labkit.wait_until(lambda: working(served), "data")

@@ -12,29 +12,32 @@ const WIDTHS: [u32; 3] = [420, 1_400, 3_840];
 /// Measures the page that it stands in and sends the figures to the frame's parent.
 const MEASURE: &str = r##"<script>
 const report = found => parent.postMessage(found, "*");
+const all = s => [...document.querySelectorAll(s)];
+// As many colours as tell that something is drawn.
+const colours = c => {
+  const seen = new Set();
+  for (const pixel of new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer)) {
+    if (seen.add(pixel).size > 3) break;
+  }
+  return seen.size;
+};
+const drawn = () => ({
+  charts: all(".plot").map(e => ({ x: e.dataset.x, y: e.dataset.y, colours: colours(e.querySelector("canvas")) })),
+  paper: getComputedStyle(document.body).backgroundColor,
+});
 const measure = () => {
   const page = document.documentElement;
-  const all = s => [...document.querySelectorAll(s)];
   // What scrolls by itself does so on purpose.
   const scrolls = e => { for (; e && e !== document.body; e = e.parentElement) if (getComputedStyle(e).overflowX !== "visible") return true; return false; };
   const name = e => e.tagName + "." + e.className + "#" + e.id;
   const wide = all("body *").filter(e => e.getBoundingClientRect().right > page.clientWidth + 1 && !scrolls(e.parentElement));
   const small = all("td, p").filter(e => e.textContent.trim() && parseFloat(getComputedStyle(e).fontSize) < 11);
   const inside = e => { const box = e.getBoundingClientRect(); return box.width > 60 && box.left >= 0 && box.right <= page.clientWidth + 1; };
-  // As many as tell that something is drawn.
-  const colours = c => {
-    const seen = new Set();
-    for (const pixel of new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer)) {
-      if (seen.add(pixel).size > 3) break;
-    }
-    return seen.size;
-  };
-  const charts = all(".plot").map(e => ({ x: e.dataset.x, y: e.dataset.y, colours: colours(e.querySelector("canvas")) }));
   return {
     width: page.clientWidth, scroll: page.scrollWidth, wide: wide.slice(0, 5).map(name), small: small.length,
     facts: Object.fromEntries(all(".facts > div").map(e => [e.children[0].textContent, e.children[1].textContent])),
     mainHidden: all("td.main").filter(e => !inside(e)).map(name), cells: all("td").length,
-    charts, paper: getComputedStyle(document.body).backgroundColor,
+    ...drawn(),
   };
 };
 const press = (element, key) => element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
@@ -47,8 +50,7 @@ addEventListener("load", async () => {
   for (let n = 0; n < 2; n++) {
     press(document.body, "t");
     await settle();
-    const { paper, charts } = measure();
-    shades[document.documentElement.dataset.theme] = { paper, charts };
+    shades[document.documentElement.dataset.theme] = drawn();
   }
   found.shades = shades;
   // Rows are sorted by a click on a heading, which the keyboard reaches, and chosen with the keyboard.
@@ -211,40 +213,43 @@ fn measured(html: &str) -> String {
     format!("{head}{MEASURE}{tail}")
 }
 
-/// What a browser finds of a page in frames of all widths at once.
-fn found(browser: &str, folder: &Folder, name: &str, page: &Path) -> Vec<Value> {
-    let html = measured(&std::fs::read_to_string(page).unwrap());
+/// What a browser finds of each page in frames of all widths at once. It starts once: a start takes longer than a page.
+fn found(browser: &str, folder: &Folder, pages: &[(&str, PathBuf)]) -> Vec<Vec<Value>> {
+    let pages: Vec<String> =
+        pages.iter().map(|(_, page)| measured(&std::fs::read_to_string(page).unwrap())).collect();
     // Chromium makes no window narrower than 500 pixels; a frame may be.
-    let inside = serde_json::to_string(&html).unwrap().replace('<', "\\u003c");
+    let inside = serde_json::to_string(&pages).unwrap().replace('<', "\\u003c");
     let around = format!(
         "<!doctype html><body><script>
-         const html = {inside}, widths = {WIDTHS:?}, found = [];
-         for (const [at, width] of widths.entries()) {{
+         const pages = {inside}, widths = {WIDTHS:?}, found = [];
+         const inFrame = (html, width) => new Promise(done => {{
            const frame = document.createElement('iframe');
            frame.style.cssText = `width:${{width}}px;height:900px;border:0`;
            frame.srcdoc = html;
            document.body.append(frame);
            addEventListener('message', event => {{
-             if (event.source !== frame.contentWindow) return;
-             found[at] = event.data;
-             if (widths.every((_, at) => found[at])) {{
-               const result = document.createElement('pre');
-               result.id = 'found';
-               result.textContent = btoa(unescape(encodeURIComponent(JSON.stringify(found))));
-               document.body.append(result);
-             }}
+             if (event.source === frame.contentWindow) done(event.data);
            }});
-         }}
+         }});
+         const result = document.createElement('pre');
+         result.id = 'found';
+         (async () => {{
+           for (const html of pages) {{
+             found.push(await Promise.all(widths.map(width => inFrame(html, width))));
+             result.textContent = btoa(unescape(encodeURIComponent(JSON.stringify(found))));
+             document.body.replaceChildren(result);
+           }}
+         }})();
          </script>"
     );
-    let page = folder.file(&format!("{name}-framed.html"), around.as_bytes());
+    let page = folder.file("framed.html", around.as_bytes());
     let drawn = browse(
         browser,
         folder,
         &page,
-        &["--window-size=4000,1000", "--virtual-time-budget=20000", "--dump-dom"],
+        &["--window-size=4000,1000", "--virtual-time-budget=100000", "--dump-dom"],
     );
-    let result = drawn.split_once("<pre id=\"found\">").unwrap_or_else(|| panic!("{name}: {drawn:.500}")).1;
+    let result = drawn.split_once("<pre id=\"found\">").unwrap_or_else(|| panic!("{drawn:.500}")).1;
     let (result, _) = result.split_once('<').unwrap();
     serde_json::from_slice(&BASE64_STANDARD.decode(result).unwrap()).unwrap()
 }
@@ -274,10 +279,13 @@ fn every_page_fits_every_screen_and_works_by_keyboard() {
         println!("skipped: pages are laid out by chromium, which is not installed");
         return;
     };
-    for (name, page) in pages {
+    let found = found(browser, &folder, &pages);
+    let names: Vec<&str> = pages.iter().map(|(name, _)| *name).collect();
+    assert_eq!(found.len(), pages.len(), "the one that did not answer comes after the last: {names:?}");
+    for ((name, page), found) in pages.into_iter().zip(found) {
         let html = std::fs::read_to_string(&page).unwrap();
         assert!(html.contains("name=\"viewport\""), "{name}: a phone would lay it out as wide as a desk");
-        for (width, found) in WIDTHS.into_iter().zip(found(browser, &folder, name, &page)) {
+        for (width, found) in WIDTHS.into_iter().zip(found) {
             let name = format!("{name} at {width}");
             assert_eq!(found["width"], width, "{name}: the frame");
             assert!(
