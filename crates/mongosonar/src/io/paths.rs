@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use sonar_sys::Host;
 use sonar_sys::ebpf::{FileKey, PseudoFolders};
 use sonar_sys::host::namespace;
+use sonar_sys::host::regular::KnownFile;
 
 /// Bytes of a name that the kernel reports; a longer one is cut.
 const NAME_BYTES: usize = 95;
@@ -180,7 +181,8 @@ impl KnownFiles {
 
     /// Searches the folders where files were found last.
     fn among_folders(&mut self, key: FileKey, name: &OsStr) -> Option<PathBuf> {
-        let is_it = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.ino() == key.inode);
+        let is_it =
+            |path: &PathBuf| KnownFile::not_followed(path).is_ok_and(|found| found.inode == key.inode);
         let tried = self.folders.iter().rev().take(TRIED_FOLDERS);
         let back = tried.map(|folder| self.here(folder).join(name)).position(|path| is_it(&path))?;
         let at = self.folders.len() - 1 - back;
@@ -196,8 +198,8 @@ impl KnownFiles {
         self.forget_open();
         for entry in fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten() {
             let Ok(path) = fs::read_link(entry.path()) else { continue };
-            let Ok(found) = fs::metadata(entry.path()) else { continue };
-            if !found.is_file() || !path.is_absolute() {
+            let Ok(found) = KnownFile::at(&entry.path()) else { continue };
+            if !found.is_regular || !path.is_absolute() {
                 continue;
             }
             if let Some(folder) = path.parent() {
@@ -208,7 +210,7 @@ impl KnownFiles {
                 Some(Match::Inode) => perhaps = Some(path.clone()),
                 None => {}
             }
-            self.keep(found.ino(), path);
+            self.keep(found.inode, path);
         }
         if exactly.is_some() {
             return exactly;
@@ -221,7 +223,7 @@ impl KnownFiles {
             for entry in fs::read_dir(self.here(&of)).into_iter().flatten().flatten() {
                 let path = of.join(entry.file_name());
                 if entry.ino() == key.inode {
-                    match fs::symlink_metadata(entry.path()).ok().and_then(|found| is(&found, key)) {
+                    match KnownFile::not_followed(&entry.path()).ok().and_then(|found| is(&found, key)) {
                         Some(Match::Exact) => return Some(path),
                         Some(Match::Inode) => perhaps = Some(path),
                         None => {}
@@ -245,9 +247,9 @@ enum Match {
 
 /// Whether this is the file of the key. Device numbers of overlays and subvolumes differ from the kernel's, so the right
 /// inode on another device may be it.
-fn is(found: &Metadata, key: FileKey) -> Option<Match> {
-    let sure = FileKey::device_of_stat(found.dev()) == key.device;
-    (found.is_file() && found.ino() == key.inode).then_some(if sure { Match::Exact } else { Match::Inode })
+fn is(found: &KnownFile, key: FileKey) -> Option<Match> {
+    let sure = FileKey::device_of_stat(found.device) == key.device;
+    (found.is_regular && found.inode == key.inode).then_some(if sure { Match::Exact } else { Match::Inode })
 }
 
 /// Finds the paths of files, and decides which are wanted.
@@ -348,7 +350,7 @@ impl Paths {
         // The descriptor may have been closed, or given to another file, since.
         let link = PathBuf::from(format!("/proc/{process}/fd/{fd}"));
         let open = (fd >= 0).then(|| fs::read_link(&link).ok()).flatten().filter(|path| path.is_absolute());
-        let same = open.is_some() && fs::metadata(&link).is_ok_and(|found| is(&found, key).is_some());
+        let same = open.is_some() && KnownFile::at(&link).is_ok_and(|found| is(&found, key).is_some());
         let (sure, unsure) = if same { (open, None) } else { (None, open) };
         let found = sure
             .or_else(|| {

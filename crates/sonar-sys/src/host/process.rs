@@ -225,7 +225,8 @@ fn program_file(folder: &Path) -> Option<(String, Option<ProgramFile>)> {
     };
     let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
     let path = fs::read_link(&itself).ok()?;
-    Some((undeleted(path.as_os_str().as_bytes()), Some(ProgramFile::at(itself)?)))
+    // A private mount of another user (FUSE) refuses to say which file it is. Its path is known all the same.
+    Some((undeleted(path.as_os_str().as_bytes()), ProgramFile::at(itself)))
 }
 
 /// The process with its program, if that has one of these names, whatever the process calls itself. `None` for those that
@@ -241,7 +242,23 @@ pub(super) fn proven(process: Process, names: &[&str]) -> Option<Process> {
     let own = ProgramFile::at("/proc/self/exe")?;
     let (path, program) = program_file(&process.folder)?;
     let is_named = path.rsplit('/').next().is_some_and(is_one);
-    (is_named && program != Some(own)).then_some(Process { program, ..process })
+    // A copy has no programs, only links to them.
+    let is_known = program.is_some() || !is_live(&process.folder);
+    (is_named && is_known && program != Some(own)).then_some(Process { program, ..process })
+}
+
+/// Whether a folder is that of a process of this host, not of a copy of another one.
+fn is_live(folder: &Path) -> bool {
+    folder.starts_with("/proc")
+}
+
+/// Whether it has to be learnt from its arguments what a process runs, as it cannot be seen. A process may keep whoever
+/// reads its arguments waiting for ever. A thread of the kernel has neither a program nor arguments.
+fn only_arguments_tell(folder: &Path) -> bool {
+    match fs::read_link(folder.join("exe")) {
+        Ok(_) => false,
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied || !is_live(folder),
+    }
 }
 
 /// Whether the file of a program has a name and a version: `mongod-7.0.5`.
@@ -291,8 +308,8 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
     };
     let file = program.and_then(|path| path.rsplit('/').next());
     let version = || names.iter().find(|name| file.is_some_and(|file| is_version(file, name)));
-    // Only where the program cannot be seen: a process may keep whoever reads its arguments waiting for ever.
-    let first = || program.is_none().then(|| words(&folder, MAX_NAME).into_iter().next()).flatten();
+    let first =
+        || only_arguments_tell(&folder).then(|| words(&folder, MAX_NAME).into_iter().next()).flatten();
     let named = [program, short.as_deref()].into_iter().flatten().find_map(exact);
     let name = named.or_else(version).or_else(|| exact(&first()?))?;
     // A zombie is still listed. A copy may lack this file.
@@ -436,6 +453,16 @@ Max processes             95143                95143                processes
 Max open files            1024                 1048576              files     
 broken
 ";
+
+    #[test]
+    fn arguments_are_read_only_where_nothing_else_tells_what_a_process_runs() {
+        let own = Path::new("/proc/self");
+        assert!(!only_arguments_tell(own), "its program is known");
+        let root = with_lines("arguments", &[("mongod", b"mongod\0--dbpath\0/data\n".to_vec())]);
+        let folder = fs::read_dir(&root).unwrap().flatten().next().unwrap().path();
+        assert!(only_arguments_tell(&folder), "a copy may lack the link to the program");
+        fs::remove_dir_all(root).unwrap();
+    }
 
     #[test]
     fn a_process_that_is_ending_is_known_before_it_is_a_zombie() {

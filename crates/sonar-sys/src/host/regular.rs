@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, fstat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, makedev, statx};
 
 /// Opens a regular file for reading, and refuses anything else. It never waits, even if somebody puts a FIFO at the path,
 /// and it opens no device: that alone starts a watchdog or rewinds a tape.
@@ -43,6 +43,45 @@ fn is_harmless(found: &impl AsFd) -> io::Result<bool> {
     Ok(is_character && matches!(rustix::fs::major(number), 1 | 5 | 136..=143))
 }
 
+/// Which file is at a path, as far as the kernel knows without asking its file system: that may never answer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct KnownFile {
+    /// As `st_dev` of stat(2).
+    pub device: u64,
+    /// Its inode.
+    pub inode: u64,
+    /// Whether it is a regular file.
+    pub is_regular: bool,
+}
+
+impl KnownFile {
+    /// The file to which this path leads.
+    ///
+    /// # Errors
+    /// There is none, or it may not be reached.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        Self::found(path, AtFlags::empty())
+    }
+
+    /// The file at this path itself, which may be a symbolic link.
+    ///
+    /// # Errors
+    /// As [`at`](Self::at).
+    pub fn not_followed(path: &Path) -> io::Result<Self> {
+        Self::found(path, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn found(path: &Path, flags: AtFlags) -> io::Result<Self> {
+        let asked = StatxFlags::TYPE | StatxFlags::INO;
+        let found = statx(CWD, path, flags | AtFlags::STATX_DONT_SYNC, asked)?;
+        Ok(Self {
+            device: makedev(found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            is_regular: FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile,
+        })
+    }
+}
+
 /// Opens for reading what a descriptor of `O_PATH` leads to.
 pub(super) fn reopen(found: &impl AsRawFd, flags: i32) -> io::Result<File> {
     File::options().read(true).custom_flags(flags).open(itself(found))
@@ -55,13 +94,36 @@ pub(super) fn itself(descriptor: &impl AsRawFd) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::mem::MaybeUninit;
+    use std::os::unix::fs::{MetadataExt, symlink};
     use std::process::Command;
 
     use rustix::fs::inotify;
     use rustix::io::Errno;
 
     use super::*;
+
+    #[test]
+    fn what_is_known_of_a_file_is_what_stat_says() {
+        let folder = std::env::temp_dir().join(format!("sonar-sys-known-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (file, link) = (folder.join("file"), folder.join("link"));
+        fs::write(&file, "x").unwrap();
+        symlink(&file, &link).unwrap();
+        for (path, stat, known) in [
+            (&file, fs::metadata(&file), KnownFile::at(&file)),
+            (&link, fs::metadata(&link), KnownFile::at(&link)),
+            (&link, fs::symlink_metadata(&link), KnownFile::not_followed(&link)),
+            (&folder, fs::metadata(&folder), KnownFile::at(&folder)),
+        ] {
+            let stat = stat.unwrap();
+            let expected = KnownFile { device: stat.dev(), inode: stat.ino(), is_regular: stat.is_file() };
+            assert_eq!(known.unwrap(), expected, "{}", path.display());
+        }
+        assert_eq!(KnownFile::at(&folder.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn anything_but_a_regular_file_is_refused_at_once() {

@@ -172,8 +172,8 @@ impl FileThread {
         let worker = match late_worker.map_or_else(|| self.threads.take(), |worker| Ok(Some(worker))) {
             Ok(Some(worker)) => worker,
             Ok(None) => return Err(WhyLate::FileSystem.error()),
-            // Without a thread whoever asks has to wait.
-            Err(_) => return Ok(work()),
+            // Nobody waits here for what may never come.
+            Err(_) => return Err(io::ErrorKind::WouldBlock.into()),
         };
         let (give, result) = channel();
         worker.give(move || {

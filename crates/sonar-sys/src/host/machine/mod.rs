@@ -26,8 +26,8 @@ use crate::sys::nanoseconds;
 
 /// The most block devices and the most network interfaces of a reading.
 const MAX_DEVICES: usize = 64;
-/// The most processes of a reading.
-const MAX_PROCESSES: usize = 64;
+/// The most processes of a reading: as many as the agent knows servers.
+const MAX_PROCESSES: usize = 128;
 /// The most device names that are remembered.
 const MAX_NAMES: usize = 4_096;
 
