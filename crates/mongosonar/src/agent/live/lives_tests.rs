@@ -1,6 +1,5 @@
-use sonar_core::Endpoint;
-
 use super::*;
+use crate::agent::servers::local;
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_unix(1_000_000 + seconds, 0)
@@ -235,7 +234,7 @@ fn a_server_that_shuts_down_is_not_unreachable() {
     // It takes minutes, and what it logs at the beginning is read a moment later.
     let mut lives = ServerLives::default();
     assert_eq!(told(&mut lives, CLOSED, 101), []);
-    lives.begins_shutdown(27_017, at(100));
+    lives.begins_shutdown(local(27_017), at(100));
     assert_eq!(told(&mut lives, CLOSED, 120), []);
     assert_eq!(told(&mut lives, CLOSED, 700), []);
     assert_eq!(told(&mut lives, ProcessState::Ended, 701), []);
@@ -262,7 +261,7 @@ fn a_server_that_only_closes_its_port_is_unreachable() {
     let now = crate::args::when::now();
     let started = sonar_sys::Host::live().stat(std::process::id()).unwrap().started;
     let next = FoundServer { started, ..server(8) };
-    lives.begins_shutdown(27_017, at(25));
+    lives.begins_shutdown(local(27_017), at(25));
     assert_eq!(lives.silent(&[(next.clone(), CLOSED)], now), []);
     assert_eq!(lives.silent(&[(next, CLOSED)], now.plus_ns(PATIENCE_NS)).len(), 1);
 }

@@ -145,7 +145,7 @@ impl LiveAgent<'_> {
         let has_ended = states.iter().any(|(_, state)| *state == ProcessState::Ended);
         for logged in self.context.servers.take_logged() {
             match logged {
-                LoggedEnd::Begins(port, at) => self.lives.begins_shutdown(port, at),
+                LoggedEnd::Begins(server, at) => self.lives.begins_shutdown(server, at),
                 LoggedEnd::Ends(event) => self.lives.see(&event),
             }
         }
@@ -183,7 +183,8 @@ impl LiveAgent<'_> {
         self.read_kernel_log();
         if let Some(known) = KnownServers::load(self.plan.folder) {
             if !known.is_other_boot {
-                self.context.servers.keep_options(&known.servers);
+                self.context.servers.keep(&known.servers);
+                self.context.servers.add_to(&mut self.servers);
             }
             let events = self.lives.meanwhile(known, &self.context.servers.all(), self.now());
             events.into_iter().for_each(|event| self.event(event));
@@ -209,7 +210,7 @@ impl LiveAgent<'_> {
         let time = self.now();
         for server in ended {
             let is_logged = self.plan.settings.collectors.log && server.log.is_some();
-            let others = started.iter().filter(|other| other.port == server.port);
+            let others = started.iter().filter(|other| other.endpoint() == server.endpoint());
             let starts = others.map(|other| servers::started_at(other.started, time));
             self.lives.ended(server, is_logged, ended_at(starts, time));
             self.last_end = Some(self.instant());
