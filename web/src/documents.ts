@@ -961,6 +961,8 @@ group: string,
 subject: string,
 /** The port of the server; null if it is not about one. */
 server: number | null,
+/** Its address with the port, if the port alone is not its name; else missing. */
+address?: string,
 /** Which device, file system …; null if there is only one. */
 name: string | null,
 /** Stable name of the metric. */

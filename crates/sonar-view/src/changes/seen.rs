@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sonar_core::history::{CollectorKind, HistoryWindow, metrics};
 use sonar_core::{Coverage, Endpoint, Source};
 
-use crate::kit::{Nanos, losses, plural, server_name};
+use crate::kit::{Nanos, losses, plural, server_address};
 
 /// The most losses that a sentence names.
 const MAX_NAMED: usize = 3;
@@ -57,10 +57,11 @@ impl SeenSpan {
         // Where the wire was observed, it shows the queries.
         if self.observed_ns[CollectorKind::Queries as usize] == 0 {
             let note = |(server, ns): (&Endpoint, &u64)| {
-                let (time, port) = (Nanos(*ns), server_name(*server));
+                let name = server_address(*server).unwrap_or_else(|| format!("on port {}", server.port));
+                let time = Nanos(*ns);
                 format!(
-                    "The log of the server on port {port} could not be read for {time} of this time: nothing is known of \
-                     its queries then."
+                    "The log of the server {name} could not be read for {time} of this time: nothing is known of its \
+                     queries then."
                 )
             };
             notes.extend(self.unread.iter().take(MAX_NAMED).map(note));

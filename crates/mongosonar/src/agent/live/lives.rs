@@ -27,6 +27,20 @@ const LATE_NS: u64 = 3_600 * NS_PER_S;
 /// The most kills that are remembered.
 const MAX_KILLS: usize = 256;
 
+/// The settings that a process was started with.
+#[derive(Clone, Debug)]
+struct ProcessSettings {
+    /// Its number, and when it started.
+    process: (u32, u64),
+    options: BTreeMap<String, String>,
+}
+
+impl ProcessSettings {
+    fn of(server: &FoundServer) -> Self {
+        Self { process: (server.pid, server.started), options: server.options.clone() }
+    }
+}
+
 /// A process that has ended.
 #[derive(Clone, Debug)]
 struct EndedProcess {
@@ -80,7 +94,7 @@ pub struct ServerLives {
     /// The last one that ended, by server: when, and its process.
     last: BTreeMap<Endpoint, (Timestamp, u32)>,
     /// The settings of the last one, by server.
-    options: BTreeMap<Endpoint, BTreeMap<String, String>>,
+    settings: BTreeMap<Endpoint, ProcessSettings>,
     /// When a server last logged that it shuts down, and how.
     shutdowns: BTreeMap<Endpoint, (Timestamp, Box<str>)>,
     /// When a server last logged that it begins to shut down.
@@ -176,7 +190,7 @@ impl ServerLives {
             {
                 self.running.insert(key, Arc::new(handle));
             }
-            self.options.entry(server.endpoint()).or_insert_with(|| server.options.clone());
+            self.settings.entry(server.endpoint()).or_insert_with(|| ProcessSettings::of(server));
         }
     }
 
@@ -218,8 +232,11 @@ impl ServerLives {
             let seconds = at.since(*before) / NS_PER_S;
             text += &format!(", {} after process {pid} had ended", plural(seconds, "second"));
         }
-        let before = self.options.insert(server.endpoint(), server.options.clone());
-        let changed = before.and_then(|before| changed_settings(&before, &server.options));
+        let before = self.settings.insert(server.endpoint(), ProcessSettings::of(server));
+        // One that still runs has another name now, because a server of this host has come to its port.
+        let changed = before
+            .filter(|before| !self.running.contains_key(&before.process))
+            .and_then(|before| changed_settings(&before.options, &server.options));
         let start = Event::new(at, EventKind::ServerStart, server.endpoint(), &text);
         let settings = changed.map(|changed| Event::settings_of_start(at, server.endpoint(), &changed));
         std::iter::once(start).chain(settings).collect()
@@ -302,7 +319,7 @@ impl ServerLives {
             seconds => plural(seconds / 60, "minute"),
         };
         for server in &known.servers {
-            self.options.insert(server.endpoint(), server.options.clone());
+            self.settings.insert(server.endpoint(), ProcessSettings::of(server));
             if found.iter().any(|one| (one.pid, one.started) == (server.pid, server.started)) {
                 continue;
             }

@@ -184,6 +184,23 @@ fn a_restart_names_the_process_before_and_the_settings_that_differ() {
     assert_eq!(lives.started(&server(12), at(301)).len(), 1);
 }
 
+#[test]
+fn a_server_that_takes_the_name_of_one_that_runs_on_has_changed_no_settings() {
+    let mut lives = ServerLives::default();
+    let contained = with_options(std::process::id(), &[("cacheSizeGB", "2")]);
+    lives.watch(std::slice::from_ref(&contained));
+    // A server of this host, which has the port alone as its name.
+    assert_eq!(lives.started(&with_options(9, &[("cacheSizeGB", "1")]), at(103)).len(), 1);
+    let renamed = FoundServer { address: Some("10.0.0.2".parse().unwrap()), ..contained };
+    lives.watch(std::slice::from_ref(&renamed));
+    lives.ended(&renamed, true, at(200));
+    let again = FoundServer { address: renamed.address, ..with_options(11, &[("cacheSizeGB", "3")]) };
+    let events = lives.started(&again, at(203));
+    assert!(events.iter().all(|event| event.server == again.endpoint()), "{events:?}");
+    let expected = (EventKind::SettingChange, "since this start cacheSizeGB 3, was 2");
+    assert_eq!(texts(&events).last(), Some(&expected));
+}
+
 const STOPPED: ProcessState = ProcessState::Silent(NotServing::Stopped);
 const CLOSED: ProcessState = ProcessState::Silent(NotServing::NotListening);
 

@@ -25,6 +25,15 @@ pub struct HistoryNames {
 }
 
 impl HistoryNames {
+    /// Remembers the names of servers that an earlier run of the agent knew.
+    pub fn remember(&mut self, servers: &[FoundServer]) {
+        for server in servers.iter().filter(|server| server.address.is_some()) {
+            if self.remembered.len() < MAX_REMEMBERED {
+                self.remembered.insert(server.endpoint());
+            }
+        }
+    }
+
     /// Names `found`, of which those in `before` keep their names. A server has the name of another one only if its own
     /// network has no address, or those of others.
     pub fn give(&mut self, found: &mut [FoundServer], before: &[FoundServer]) {
@@ -54,10 +63,8 @@ impl HistoryNames {
                     None
                 }
             };
-            if server.address.is_some() && self.remembered.len() < MAX_REMEMBERED {
-                self.remembered.insert(server.endpoint());
-            }
         }
+        self.remember(found);
     }
 }
 

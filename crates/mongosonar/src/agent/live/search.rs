@@ -73,13 +73,15 @@ impl LiveAgent<'_> {
         self.note_answer(found.as_ref().err().map(unanswered));
         let Ok(found) = found else { return };
         let ports: Vec<u16> = found.iter().map(|server| server.port).collect();
-        self.lives.watch(&found);
         let (started, ended) = self.context.servers.set(found);
         self.context.servers.add_to(&mut self.servers);
         for (servers, what) in [(&ended, "ended"), (&started, "started")] {
             for server in servers.iter().filter(|_| !is_first) {
                 eprintln!("mongosonar: {} {} on port {} has {what}", server.name, server.pid, server.port);
             }
+        }
+        if !is_first {
+            self.lives.watch(&self.context.servers.all());
         }
         self.note_servers(&ended, &started);
         self.end_in_flight(&ended);
@@ -182,13 +184,13 @@ impl LiveAgent<'_> {
         }
         self.read_kernel_log();
         if let Some(known) = KnownServers::load(self.plan.folder) {
-            if !known.is_other_boot {
-                self.context.servers.keep(&known.servers);
-                self.context.servers.add_to(&mut self.servers);
-            }
+            self.context.servers.keep(&known);
+            self.context.servers.add_to(&mut self.servers);
             let events = self.lives.meanwhile(known, &self.context.servers.all(), self.now());
             events.into_iter().for_each(|event| self.event(event));
         }
+        // They have their names only now.
+        self.lives.watch(&self.context.servers.all());
         self.keep_servers();
     }
 

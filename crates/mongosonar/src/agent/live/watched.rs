@@ -10,6 +10,7 @@ use sonar_core::{Endpoint, Timestamp};
 
 use super::client_ends::ClientEnds;
 use super::inspector::FoundServer;
+use super::known_servers::KnownServers;
 use super::names::HistoryNames;
 use crate::agent::servers::LocalServers;
 use crate::locking::lock;
@@ -105,12 +106,19 @@ impl WatchedServers {
         (started, ended)
     }
 
-    /// The last run saw these servers: those that still run have the settings and names that they had then.
-    pub fn keep(&self, before: &[FoundServer]) {
+    /// The last run saw these servers: those that still run have the settings and names that they had then, and those that
+    /// have started again find their names again.
+    pub fn keep(&self, last: &KnownServers) {
+        // After a start of the machine, other processes may have their numbers and times.
+        let before: &[FoundServer] = if last.is_other_boot { &[] } else { &last.servers };
         let mut known = lock(&self.found);
         let mut found = known.to_vec();
         keep_options(&mut found, before);
-        lock(&self.names).give(&mut found, before);
+        let mut names = lock(&self.names);
+        // The names that were given without that knowledge are none to remember.
+        *names = HistoryNames::default();
+        names.remember(&last.servers);
+        names.give(&mut found, before);
         *known = Arc::new(found);
     }
 
@@ -209,8 +217,12 @@ impl WatchedServers {
             return;
         }
         let known = KnownVersion { process, version: version.to_owned() };
+        // One that still runs has another name now, because a server of this host has come to its port.
+        let all = self.all();
+        let runs = |(pid, started)| all.iter().any(|one| (one.pid, one.started) == (pid, started));
         if let Some(before) = versions.insert(server.endpoint(), known)
             && before.version != version
+            && !runs(before.process)
         {
             let mut upgrades = lock(&self.upgrades);
             let versions = [before.version, version.to_owned()];
@@ -327,7 +339,8 @@ mod tests {
         assert_eq!((started, ended, cache(&watched).as_deref()), (vec![], vec![], Some("2")));
         assert_eq!(watched.set(vec![with(2, "4")]).0, [with(2, "4")]);
         // What an earlier run of the agent saw.
-        watched.keep(&[with(1, "1"), with(2, "3"), server(2, 6, "/b")]);
+        let servers = vec![with(1, "1"), with(2, "3"), server(2, 6, "/b")];
+        watched.keep(&KnownServers { servers, ..KnownServers::default() });
         assert_eq!(cache(&watched).as_deref(), Some("3"));
     }
 
@@ -427,8 +440,18 @@ mod tests {
         let next = WatchedServers::default();
         next.set(vec![second]);
         next.set(vec![contained(1, ["172.17.0.2", "fd00::2"]), before[1].clone()]);
-        next.keep(&before);
+        let mut last = KnownServers { servers: before.to_vec(), ..KnownServers::default() };
+        next.keep(&last);
         assert_eq!(next.all(), before);
+        // After a start of the machine, other processes are at their addresses, and the second one was first.
+        last.is_other_boot = true;
+        let again = WatchedServers::default();
+        let second = contained(1, ["172.17.0.3", "fd00::3"]);
+        again.set(vec![second, contained(2, ["172.17.0.2", "fd00::2"])]);
+        assert_eq!(again.all()[0].endpoint(), local(5));
+        again.keep(&last);
+        let names: Vec<Endpoint> = again.all().iter().map(FoundServer::endpoint).collect();
+        assert_eq!(names, [addresses[2], local(5)]);
     }
 
     #[test]
@@ -462,6 +485,11 @@ mod tests {
         assert_eq!(watched.version(local(5)).as_deref(), Some("8.0.1"));
         let versions = ["7.0.5", "8.0.1"].map(str::to_owned);
         assert_eq!(watched.take_upgrades(), [FoundUpgrade { server: local(5), started: 3, versions }]);
+        assert_eq!(watched.take_upgrades(), []);
+        // A server of this host takes the name of one in a container, which runs on.
+        let contained = FoundServer { network: Some(["10.0.0.2".parse().unwrap()].into()), ..third.clone() };
+        watched.set(vec![contained, first]);
+        watched.set_version(&server(4, 5, "/a"), "7.0.5");
         assert_eq!(watched.take_upgrades(), []);
     }
 }
