@@ -224,3 +224,43 @@ def test_what_is_in_flight_on_a_server_in_a_container_ends_with_its_log_and_its_
         contained.kill()
         running.wait(lambda: in_flight() == [0, 0, 1], "the end of the other one")
         assert running.stop() == 0
+
+
+def test_two_servers_that_have_one_port_in_containers_are_told_apart(tmp_path):
+    port, program = free_port(), tmp_path / "mongod"
+    shutil.copy(os.path.realpath(sys.executable), program)
+    logs = {name: tmp_path / f"{name}.log" for name in ("first", "second")}
+    with namespaces("host", *logs) as ns, contextlib.ExitStack() as stack:
+        addresses, processes = {}, {}
+        for number, (name, log) in enumerate(logs.items()):
+            host, addresses[name] = (f"10.9{number}.1.{last}" for last in (1, 2))
+            join_by_veth((ns["host"], f"h{number}", host + "/24"), (ns[name], "c0", addresses[name] + "/24"))
+            write(log, "CONTROL", 20698, "main", "***** SERVER RESTARTED *****", {})
+            command = [*inside(ns[name]), program, "-S", "-c", SILENT, "--port", port, "--logpath", log]
+            processes[name] = stack.enter_context(labkit.process(command, stdout=subprocess.PIPE))
+            labkit.first_line(processes[name])
+        config = f"[collectors]\nfiles = false\n[queries]\nport = [{port}]\n"
+        running = stack.enter_context(agent(tmp_path, config, prefix=inside(ns["host"])))
+        running.wait_for("log", "working")
+        running.wait_for("queries", "working")
+        for name in logs:
+            client = stack.enter_context(connect_in(ns["host"], (addresses[name], port)))
+            client.sendall(mock.msg([mock.kind_0(bson.encode({"find": name, "$db": "lab"}))], 1))
+        running.wait(lambda: set(rows(running.store)) >= set(logs), "the queries")
+        for name, log in logs.items():
+            dropped = {"namespace": f"lab.{name}", "uuid": {"uuid": {"$uuid": "0" * 32}}, "indexes": "user_1"}
+            write(log, "COMMAND", 51806, "conn9", "CMD: dropIndexes", dropped)
+        told = lambda: document(running.store, "timeline", "--from", "-1h").get("events", [])
+        words = {name: (f"lab.{name}", f"process {processes[name].pid} ") for name in logs}
+        is_of = lambda name, event: any(word in event["sentence"] for word in words[name])
+        named = lambda event: event.get("address") or f"0.0.0.0:{event['server']}"
+        of = lambda name, kind: [named(event) for event in told() if event["kind"] == kind and is_of(name, event)]
+        running.wait(lambda: all(of(name, "index_drop") for name in logs), "what both logs say")
+        processes["second"].kill()
+        running.wait(lambda: of("second", "server_crash"), "the end of one")
+        running.observe(1)
+        assert running.stop() == 0
+        found = {name: {rows(running.store)[name]["server"], *of(name, "index_drop")} for name in logs}
+        # The one that was there first has only its port in its name.
+        assert found == {"first": {f"0.0.0.0:{port}"}, "second": {f"{addresses['second']}:{port}"}}, found
+        assert of("second", "server_crash") == [f"{addresses['second']}:{port}"] and not of("first", "server_crash")

@@ -397,6 +397,8 @@ time_ns: number,
 kind: string,
 /** The port of the server; null if it is not about one. */
 server: number | null,
+/** Its address with the port, if the port alone is not its name; else missing. */
+address?: string,
 /** In words. */
 sentence: string, };
 
@@ -676,6 +678,8 @@ title: string,
 unit: string,
 /** The port of the server; null for all servers, and for the machine. */
 server: number | null,
+/** Its address with the port, if the port alone is not its name; else missing. */
+address?: string,
 /** `amber` or `red` if it is over a limit somewhere, for figures with limits. */
 verdict: string | null,
 /** That limit. */
@@ -957,6 +961,8 @@ group: string,
 subject: string,
 /** The port of the server; null if it is not about one. */
 server: number | null,
+/** Its address with the port, if the port alone is not its name; else missing. */
+address?: string,
 /** Which device, file system …; null if there is only one. */
 name: string | null,
 /** Stable name of the metric. */

@@ -231,6 +231,8 @@ describe("a timeline", () => {
   it("has a line for the p99 latency of each server, and states the limit that a figure is over", () => {
     const p99 = (server: number | null) => laneName(lane("queries", "p99 latency", "milliseconds", { server }));
     expect([p99(27017), p99(27018), p99(null)]).toEqual(["27017 p99 latency", "27018 p99 latency", "p99 latency"]);
+    const contained = { server: 27017, address: "172.17.0.3:27017" };
+    expect(laneName(lane("queries", "p99 latency", "milliseconds", contained))).toBe("172.17.0.3:27017 p99 latency");
     const dirty = lane("internals", "cache dirty", "percent", { server: 27017, verdict: "amber", limit: 5.5 });
     expect(laneName(dirty)).toBe("27017 cache dirty (amber from 5.5%)");
   });

@@ -12,7 +12,7 @@ use ts_rs::TS;
 use crate::changes::words::metric;
 use crate::changes::{ChangesReport, GapJson};
 use crate::kit::json::{line, name};
-use crate::kit::{About, Fitting, Zone, ZoneObject};
+use crate::kit::{About, Fitting, Zone, ZoneObject, server_address};
 use crate::queries::json::ObjectKind;
 use crate::queries::{Selection, ServerState, WindowReport, json, text};
 use crate::timeline::TimelineReport;
@@ -56,6 +56,10 @@ pub struct SeriesFigureJson {
     pub subject: &'static str,
     /// The port of the server; null if it is not about one.
     pub server: Option<u16>,
+    /// Its address with the port, if the port alone is not its name; else missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub address: Option<String>,
     /// Which device, file system …; null if there is only one.
     pub name: Option<String>,
     /// Stable name of the metric.
@@ -172,6 +176,7 @@ fn figures(window: &HistoryWindow) -> Vec<SeriesFigureJson> {
             group,
             subject: key.subject.name(),
             server: (key.server.port != 0).then_some(key.server.port),
+            address: server_address(key.server),
             name: name(&key.name).map(str::to_owned),
             metric: key.metric.to_string(),
             title,

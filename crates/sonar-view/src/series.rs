@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sonar_core::HistoryWindow;
 use sonar_core::history::{SeriesMetric, SeriesSubject, SeriesValue, Span};
+use sonar_core::{Endpoint, HistoryWindow};
 
 use crate::ftdc::units;
 use crate::kit::json::line;
-use crate::kit::{About, Fitting, Heading, Nanos, TextTable, UNKNOWN, Zone, plural};
+use crate::kit::{About, Fitting, Heading, Nanos, TextTable, UNKNOWN, Zone, plural, server_address};
 
 /// Version of the schema.
 const SCHEMA: u32 = 1;
@@ -80,6 +80,9 @@ pub struct SeriesTable {
 struct SeriesTableRow {
     name: String,
     server: Option<u16>,
+    /// Its address with the port, if the port alone is not its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
     /// By metric: mean, smallest and largest value.
     values: BTreeMap<&'static str, [f64; 3]>,
 }
@@ -90,13 +93,13 @@ impl SeriesTable {
     pub fn new(window: &HistoryWindow, choice: &SeriesChoice<'_>, source: &str, span: Span) -> Self {
         let SeriesChoice { columns, wants } = *choice;
         let subject = choice.subject();
-        let mut rows: BTreeMap<(u16, &str), BTreeMap<&'static str, [f64; 3]>> = BTreeMap::new();
+        let mut rows: BTreeMap<(Endpoint, &str), BTreeMap<&'static str, [f64; 3]>> = BTreeMap::new();
         for (key, value) in window.series.iter().filter(|(key, _)| key.subject == subject && wants(&key.name))
         {
             let column = columns.iter().find(|(_, metric)| *metric.name == *key.metric);
             if let (Some((_, metric)), Some(mean)) = (column, value.mean()) {
                 let SeriesValue { min, max, .. } = *value;
-                rows.entry((key.server.port, &key.name)).or_default().insert(metric.name, [mean, min, max]);
+                rows.entry((key.server, &key.name)).or_default().insert(metric.name, [mean, min, max]);
             }
         }
         let busy = |row: &SeriesTableRow| {
@@ -105,9 +108,10 @@ impl SeriesTable {
         };
         let mut rows: Vec<SeriesTableRow> = rows
             .into_iter()
-            .map(|((port, name), values)| SeriesTableRow {
+            .map(|((server, name), values)| SeriesTableRow {
                 name: name.to_owned(),
-                server: (port != 0).then_some(port),
+                server: (server.port != 0).then_some(server.port),
+                address: server_address(server),
                 values,
             })
             .collect();
@@ -158,8 +162,8 @@ impl SeriesTable {
 
 #[cfg(test)]
 mod tests {
+    use sonar_core::Timestamp;
     use sonar_core::history::{Resolution, metrics};
-    use sonar_core::{Endpoint, Timestamp};
 
     use super::*;
 
@@ -183,5 +187,20 @@ mod tests {
         assert_eq!((lines[1][0], lines[1][2], lines[1][10]), ("sda", "-", "50.0"));
         let only = SeriesTable::new(&window, &choice(&|name: &str| name == "sda"), "store", span);
         assert_eq!(only.rows.len(), 1);
+    }
+
+    #[test]
+    fn two_servers_with_one_port_have_a_row_each_for_files_of_one_name() {
+        let at = Timestamp::from_unix(1_700_000_000, 0);
+        let mut window = HistoryWindow::new(at, Resolution::TenSeconds);
+        for (address, reads) in [([0; 4], 10.0), ([172, 17, 0, 3], 500.0)] {
+            let key = metrics::FILE_READS.key(Endpoint::v4(address, 5), "collection-1.wt");
+            window.sample(&key, at, reads, 10.0);
+        }
+        let span = Span { from: window.window.start, to: window.window.end };
+        let choice = SeriesChoice { columns: &FILES, wants: &|_| true };
+        let table = SeriesTable::new(&window, &choice, "store", span);
+        let rows: Vec<_> = table.rows.iter().map(|row| (row.server, row.address.as_deref())).collect();
+        assert_eq!(rows, [(Some(5), Some("172.17.0.3:5")), (Some(5), None)]);
     }
 }

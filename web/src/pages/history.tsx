@@ -87,7 +87,12 @@ const queries: Column<QueryRow>[] = [
 
 export const figures: Column<SeriesFigureJson>[] = [
   { name: "figure", value: ({ title }) => visible(title), text: true, rank: 0, main: true },
-  { name: "server", value: ({ server }) => server, show: ({ server }) => String(server ?? "-"), rank: 3 },
+  {
+    name: "server",
+    value: ({ server }) => server,
+    show: ({ server, address }) => visible(address ?? String(server ?? "-")),
+    rank: 3,
+  },
   { name: "verdict", value: ({ verdict }) => verdict, text: true, rank: 1 },
   { name: "mean", value: ({ mean }) => mean, show: (one) => show(one)(one.mean), rank: 1 },
   { name: "min", value: ({ min }) => min, show: (one) => show(one)(one.min), rank: 4 },

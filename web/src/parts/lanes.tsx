@@ -25,8 +25,8 @@ export function yName(lanes: readonly LaneJson[]): string {
 }
 
 /** What a line of a chart is called: the server, the figure, and the limit that it is over. */
-export function laneName({ server, title, verdict, limit, unit }: LaneJson): string {
-  const name = server == null ? visible(title) : `${server} ${visible(title)}`;
+export function laneName({ server, address, title, verdict, limit, unit }: LaneJson): string {
+  const name = server == null ? visible(title) : `${visible(address ?? String(server))} ${visible(title)}`;
   return verdict == null || limit == null ? name : `${name} (${verdict} from ${show({ unit })(limit)})`;
 }
 
@@ -103,7 +103,12 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
           rows={report.events}
           columns={[
             { name: "time", value: ({ time_ns }) => clock.full(seconds(time_ns)), text: true, rank: 0 },
-            { name: "server", value: ({ server }) => server, show: ({ server }) => String(server ?? "-"), rank: 2 },
+            {
+              name: "server",
+              value: ({ server }) => server,
+              show: ({ server, address }) => visible(address ?? String(server ?? "-")),
+              rank: 2,
+            },
             { name: "what", value: ({ sentence }) => visible(sentence), text: true, rank: 0, main: true },
           ]}
         />

@@ -1,9 +1,12 @@
-//! Which servers run on this host: the history names them by their port alone.
+//! Which servers run on this host: the history names them by their port alone, as far as that tells them apart.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use sonar_core::{Endpoint, InFlightOperations, Operation};
+
+/// The most addresses in networks of containers whose servers are known. 128 servers have half as many at most.
+const MAX_ELSEWHERE: usize = 16_384;
 
 /// A server of this host in the history.
 pub const fn local(port: u16) -> Endpoint {
@@ -17,13 +20,31 @@ pub struct LocalServers {
     pub ports: BTreeSet<u16>,
     /// The addresses of the host, besides loopback.
     pub addresses: BTreeSet<IpAddr>,
+    /// The names of servers in networks of their own, by where they listen there.
+    pub elsewhere: BTreeMap<Endpoint, Endpoint>,
 }
 
 impl LocalServers {
-    /// The name of a server in the history: one of this host has no address, because a process listens on several.
+    /// Notes that the server with this name listens in a network of its own, at these addresses. Servers that have ended
+    /// are forgotten if there are too many.
+    pub fn add_elsewhere(&mut self, addresses: impl Iterator<Item = Endpoint>, name: Endpoint) {
+        if self.elsewhere.len() >= MAX_ELSEWHERE {
+            self.elsewhere.clear();
+        }
+        self.elsewhere.extend(addresses.map(|address| (address, name)));
+    }
+
+    /// The name of a server in the history: one of this host has no address, because a process listens on several. One in a
+    /// network of its own has the same name on all of its addresses.
     pub fn name(&self, server: Endpoint) -> Endpoint {
         let is_of_host = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified() || self.addresses.contains(&ip);
-        if self.ports.contains(&server.port) && is_of_host(server.ip()) { local(server.port) } else { server }
+        if !self.ports.contains(&server.port) {
+            server
+        } else if is_of_host(server.ip()) {
+            local(server.port)
+        } else {
+            self.elsewhere.get(&server).copied().unwrap_or(server)
+        }
     }
 
     /// An operation with the name of its server.
@@ -57,8 +78,11 @@ mod tests {
 
     #[test]
     fn a_server_of_this_host_is_one_whatever_its_address() {
-        let servers =
-            LocalServers { ports: [27_017].into(), addresses: ["10.0.0.5".parse().unwrap()].into() };
+        let servers = LocalServers {
+            ports: [27_017].into(),
+            addresses: ["10.0.0.5".parse().unwrap()].into(),
+            ..LocalServers::default()
+        };
         for (address, is_local) in [
             ("127.0.0.1:27017", true),
             ("[::1]:27017", true),
@@ -70,6 +94,27 @@ mod tests {
             let expected = if is_local { local(27_017) } else { server };
             assert_eq!(servers.name(server), expected, "{address}");
         }
+    }
+
+    #[test]
+    fn a_server_in_a_network_of_its_own_is_one_whatever_its_address() {
+        let mut servers = LocalServers {
+            ports: [5].into(),
+            addresses: ["10.0.0.5".parse().unwrap()].into(),
+            ..LocalServers::default()
+        };
+        let of_host = Endpoint::v4([10, 0, 0, 5], 5);
+        let [first, second, third] = [1, 2, 3].map(|last| Endpoint::v4([172, 17, 0, last], 5));
+        servers.add_elsewhere([first, Endpoint::v6([7; 16], 5)].into_iter(), local(5));
+        // Its network may have an address that is one of this host, too.
+        servers.add_elsewhere([second, of_host].into_iter(), second);
+        let named = [first, Endpoint::v6([7; 16], 5), second, of_host, third].map(|one| servers.name(one));
+        assert_eq!(named, [local(5), local(5), second, local(5), third]);
+        for number in 0..MAX_ELSEWHERE as u32 + 5 {
+            servers.add_elsewhere([Endpoint::v4(number.to_be_bytes(), 5)].into_iter(), second);
+        }
+        assert!(servers.elsewhere.len() <= MAX_ELSEWHERE);
+        assert_eq!(servers.name(first), first, "it has ended, and is forgotten");
     }
 
     #[test]

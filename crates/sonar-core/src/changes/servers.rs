@@ -178,8 +178,12 @@ fn gather(sides: &Sides<'_>, source: Source) -> BTreeMap<Endpoint, ServerSides> 
 
 /// The mean of the open connections of a server: by its own statistics, else by the threads that serve them.
 fn connections(window: &HistoryWindow, server: Endpoint) -> Option<f64> {
+    // An address on the wire may be that of a server which figures name by its port alone.
+    let is_named = window.series.keys().any(|key| key.server == server);
+    let is_of_server =
+        |key: &SeriesKey| if is_named { key.server == server } else { key.server.port == server.port };
     let mean = |is_it: &dyn Fn(&SeriesKey) -> bool| {
-        let mut of_server = window.series.iter().filter(|(key, _)| key.server.port == server.port);
+        let mut of_server = window.series.iter().filter(|(key, _)| is_of_server(key));
         of_server.find(|(key, _)| is_it(key)).and_then(|(_, value)| value.mean())
     };
     let counted = |key: &SeriesKey| key.subject == SeriesSubject::Server && *key.metric == *CONNECTIONS;

@@ -38,10 +38,10 @@ impl<F: FnMut(WindowPart) -> bool> PartSink for F {
 /// Sorts the observations of one source into windows, and sends each window once it has ended.
 pub struct WindowCutter {
     open: BTreeMap<Timestamp, WindowPart>,
-    /// How far logs have been read, by the ports of their servers.
-    read: BTreeMap<u16, LinePlace>,
+    /// How far logs have been read, by their servers.
+    read: BTreeMap<Endpoint, LinePlace>,
     /// Where logs that were truncated begin.
-    lasting: BTreeMap<u16, LinePlace>,
+    lasting: BTreeMap<Endpoint, LinePlace>,
     to: Box<dyn PartSink>,
     /// The receiver is gone.
     is_abandoned: bool,
@@ -70,14 +70,14 @@ impl WindowCutter {
         self.to.holds(self.open.values().map(WindowPart::memory).sum());
     }
 
-    /// The log of the server at `port` has been read up to `place`; all lines before it are in windows.
-    pub fn note_read(&mut self, port: u16, place: LinePlace) {
-        self.read.insert(port, place);
+    /// The log of `server` has been read up to `place`; all lines before it are in windows.
+    pub fn note_read(&mut self, server: Endpoint, place: LinePlace) {
+        self.read.insert(server, place);
     }
 
-    /// The log of the server at `port` was truncated, and begins with the line at `place`: what was before is gone.
-    pub fn note_truncated(&mut self, port: u16, place: LinePlace) {
-        self.lasting.insert(port, place);
+    /// The log of `server` was truncated, and begins with the line at `place`: what was before is gone.
+    pub fn note_truncated(&mut self, server: Endpoint, place: LinePlace) {
+        self.lasting.insert(server, place);
     }
 
     /// Whether the receiver is gone.
@@ -164,9 +164,9 @@ impl WindowCutter {
 
     fn send(&mut self, mut part: WindowPart) {
         self.count();
-        let first = |(port, place): (&u16, &LinePlace)| {
-            let firsts = self.open.values().filter_map(|part| part.logs.get(port)).map(|share| share.first);
-            (*port, firsts.fold(*place, LinePlace::earlier))
+        let first = |(server, place): (&Endpoint, &LinePlace)| {
+            let firsts = self.open.values().filter_map(|part| part.logs.get(server)).map(|share| share.first);
+            (*server, firsts.fold(*place, LinePlace::earlier))
         };
         part.ahead = self.read.iter().map(first).collect();
         part.lasting.clone_from(&self.lasting);

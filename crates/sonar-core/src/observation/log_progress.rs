@@ -6,8 +6,10 @@
 //! and leaves out the lines of these windows: whenever the agent is killed, each line is stored once.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use super::log_place::{FileIdentity, FollowPosition, LinePlace};
+use crate::Endpoint;
 use crate::history::SourcePositions;
 use crate::time::{NS_PER_S, Timestamp};
 
@@ -15,7 +17,7 @@ use crate::time::{NS_PER_S, Timestamp};
 const MAX_STORED: usize = 64;
 /// The most logs.
 const MAX_LOGS: usize = 1_024;
-/// What the names of positions of logs begin with; the port of the server follows.
+/// What the names of positions of logs begin with; the port of the server follows, or its address if that is in its name.
 const PREFIX: &str = "log:";
 
 /// Which lines of a log a part of a window has.
@@ -27,21 +29,21 @@ pub struct LogShare {
     pub last_read: u64,
 }
 
-/// The shares of logs, by the ports of their servers.
-pub type LogShares = BTreeMap<u16, LogShare>;
+/// The shares of logs, by their servers.
+pub type LogShares = BTreeMap<Endpoint, LogShare>;
 
 /// Adds a line to a share.
-pub fn add_line(shares: &mut LogShares, port: u16, line: LinePlace) {
-    add_share(shares, port, LogShare { first: line, last_read: line.read });
+pub fn add_line(shares: &mut LogShares, server: Endpoint, line: LinePlace) {
+    add_share(shares, server, LogShare { first: line, last_read: line.read });
 }
 
 /// Adds what another part of the same window has.
 pub(super) fn add_shares(shares: &mut LogShares, others: &LogShares) {
-    others.iter().for_each(|(port, other)| add_share(shares, *port, *other));
+    others.iter().for_each(|(server, other)| add_share(shares, *server, *other));
 }
 
-fn add_share(shares: &mut LogShares, port: u16, other: LogShare) {
-    let share = shares.entry(port).or_insert(other);
+fn add_share(shares: &mut LogShares, server: Endpoint, other: LogShare) {
+    let share = shares.entry(server).or_insert(other);
     share.first = share.first.earlier(other.first);
     share.last_read = share.last_read.max(other.last_read);
 }
@@ -90,12 +92,26 @@ impl LogStart {
     }
 }
 
-/// Where an earlier run stopped in the logs, by the ports of their servers. What cannot be read is left out.
-pub fn starts(positions: &SourcePositions) -> BTreeMap<u16, LogStart> {
-    let start = |(name, text): (&str, &str)| {
-        let port = name.strip_prefix(PREFIX)?.parse().ok()?;
-        Some((port, LogStart::read(text)?))
-    };
+/// The name of the position in the log of a server. One of this host has no address, only a port.
+fn name_of(server: Endpoint) -> String {
+    match server.ip().is_unspecified() {
+        true => format!("{PREFIX}{}", server.port),
+        false => format!("{PREFIX}{server}"),
+    }
+}
+
+/// The server whose log has a position of this name.
+fn server_of(name: &str) -> Option<Endpoint> {
+    let server = name.strip_prefix(PREFIX)?;
+    match server.parse() {
+        Ok(port) => Some(Endpoint::v4([0; 4], port)),
+        Err(_) => server.parse::<SocketAddr>().ok().map(Endpoint::from),
+    }
+}
+
+/// Where an earlier run stopped in the logs, by their servers. What cannot be read is left out.
+pub fn starts(positions: &SourcePositions) -> BTreeMap<Endpoint, LogStart> {
+    let start = |(name, text): (&str, &str)| Some((server_of(name)?, LogStart::read(text)?));
     positions.iter().filter_map(|(name, text)| start((name, text))).take(MAX_LOGS).collect()
 }
 
@@ -112,34 +128,34 @@ struct StoredLog {
 
 /// How far all logs are stored.
 #[derive(Debug, Default)]
-pub struct LogProgress(BTreeMap<u16, StoredLog>);
+pub struct LogProgress(BTreeMap<Endpoint, StoredLog>);
 
 impl LogProgress {
     /// Of logs in which an earlier run stopped at these places: stored windows still have lines after them.
-    pub fn since(starts: BTreeMap<u16, LogStart>) -> Self {
+    pub fn since(starts: BTreeMap<Endpoint, LogStart>) -> Self {
         let log = |LogStart { place, stored }| StoredLog {
             ahead: place,
             lasting: None,
             stored: stored.into_iter().collect(),
         };
-        Self(starts.into_iter().map(|(port, start)| (port, log(start))).collect())
+        Self(starts.into_iter().map(|(server, start)| (server, log(start))).collect())
     }
 
     /// A part came. What is in no part so far begins at these places; what is still in a file, at `lasting`.
-    pub fn comes(&mut self, ahead: &BTreeMap<u16, LinePlace>, lasting: &BTreeMap<u16, LinePlace>) {
-        for (port, place) in ahead {
+    pub fn comes(&mut self, ahead: &BTreeMap<Endpoint, LinePlace>, lasting: &BTreeMap<Endpoint, LinePlace>) {
+        for (server, place) in ahead {
             let is_full = self.0.len() >= MAX_LOGS;
-            match self.0.get_mut(port) {
+            match self.0.get_mut(server) {
                 Some(log) => log.ahead = *place,
                 None if is_full => continue,
                 None => {
                     let log = StoredLog { ahead: *place, lasting: None, stored: BTreeMap::new() };
-                    self.0.insert(*port, log);
+                    self.0.insert(*server, log);
                 }
             }
         }
-        for (port, place) in lasting {
-            if let Some(log) = self.0.get_mut(port) {
+        for (server, place) in lasting {
+            if let Some(log) = self.0.get_mut(server) {
                 log.lasting = Some(*place);
             }
         }
@@ -153,8 +169,8 @@ impl LogProgress {
         own: &LogShares,
         open: impl Iterator<Item = &'a LogShares> + Clone,
     ) -> SourcePositions {
-        let text = |(port, log): (&u16, &mut StoredLog)| {
-            let firsts = open.clone().filter_map(|shares| shares.get(port)).map(|share| share.first);
+        let text = |(server, log): (&Endpoint, &mut StoredLog)| {
+            let firsts = open.clone().filter_map(|shares| shares.get(server)).map(|share| share.first);
             let first = firsts.fold(log.ahead, LinePlace::earlier);
             // Of a window that is not stored, the lines of before are lost if the agent is killed.
             let place = log.lasting.map_or(first, |lasting| first.later(lasting));
@@ -163,18 +179,18 @@ impl LogProgress {
                 log.stored.pop_first();
             }
             let mut stored = log.stored.clone();
-            note(&mut stored, start, own.get(port));
+            note(&mut stored, start, own.get(server));
             let after = stored.into_iter().filter(|(_, last_read)| *last_read >= place.read);
             let stored = after.map(|(start, last_read)| (start, last_read - place.read)).collect();
-            (format!("{PREFIX}{port}").into(), LogStart { place, stored }.text().into())
+            (name_of(*server).into(), LogStart { place, stored }.text().into())
         };
         self.0.iter_mut().map(text).collect()
     }
 
     /// The window that begins at `start` and has `own` is stored.
     pub fn stored(&mut self, start: Timestamp, own: &LogShares) {
-        for (port, log) in &mut self.0 {
-            note(&mut log.stored, start, own.get(port));
+        for (server, log) in &mut self.0 {
+            note(&mut log.stored, start, own.get(server));
         }
     }
 }
@@ -191,6 +207,8 @@ fn note(stored: &mut BTreeMap<Timestamp, u64>, start: Timestamp, own: Option<&Lo
 mod tests {
     use super::*;
 
+    const SERVER: Endpoint = Endpoint::v4([0; 4], 5);
+
     fn at(second: u64) -> Timestamp {
         Timestamp::from_unix(1_000_000 + second, 0)
     }
@@ -203,14 +221,14 @@ mod tests {
 
     fn shares(lines: &[u64]) -> LogShares {
         let mut shares = LogShares::new();
-        lines.iter().for_each(|read| add_line(&mut shares, 5, line(*read)));
+        lines.iter().for_each(|read| add_line(&mut shares, SERVER, line(*read)));
         shares
     }
 
     /// Which of these lines a later run leaves out if they are of these windows; `None`: those before its start.
     fn left_out(positions: &SourcePositions, lines: &[(u64, u64)]) -> Vec<Option<bool>> {
         let all = starts(positions);
-        let start = &all[&5];
+        let start = &all[&SERVER];
         let begun = start.place.position.offset - 100;
         let is_left_out = |(read, second): &(u64, u64)| {
             let read = read.checked_sub(begun)?;
@@ -224,7 +242,7 @@ mod tests {
         let mut progress = LogProgress::default();
         // Lines of two windows, mixed.
         let (first, second) = (shares(&[0, 10, 30]), shares(&[20, 40]));
-        progress.comes(&[(5, line(50))].into(), &BTreeMap::new());
+        progress.comes(&[(SERVER, line(50))].into(), &BTreeMap::new());
         let lines = [(10, 0), (20, 10), (30, 0), (40, 10), (50, 10), (60, 0)];
         let positions = progress.positions(at(0), &first, [&second].into_iter());
         let expected = [None, Some(false), Some(true), Some(false), Some(false), Some(false)];
@@ -234,7 +252,7 @@ mod tests {
         assert_eq!(left_out(&positions, &lines)[3..], [None, Some(false), Some(false)]);
         progress.stored(at(10), &second);
         // A line of the first window came late.
-        progress.comes(&[(5, line(70))].into(), &BTreeMap::new());
+        progress.comes(&[(SERVER, line(70))].into(), &BTreeMap::new());
         let positions = progress.positions(at(0), &shares(&[60]), [&shares(&[50])].into_iter());
         assert_eq!(left_out(&positions, &lines)[3..], [None, Some(false), Some(true)]);
         assert_eq!(starts(&[("log:5".into(), "[[".into()), ("x".into(), "1".into())].into()), [].into());
@@ -269,16 +287,25 @@ mod tests {
     }
 
     #[test]
+    fn two_servers_with_one_port_have_a_position_each() {
+        let servers = [SERVER, Endpoint::v4([10, 0, 0, 2], 5), Endpoint::v6([7; 16], 5)];
+        assert_eq!(servers.map(name_of)[..2], ["log:5", "log:10.0.0.2:5"]);
+        assert_eq!(servers.map(|server| server_of(&name_of(server))), servers.map(Some));
+        assert_eq!(["log:", "log:70000", "log:x:5", "5"].map(server_of), [None; 4]);
+    }
+
+    #[test]
     fn what_is_remembered_is_bounded() {
         let mut progress = LogProgress::default();
-        progress.comes(&[(5, line(0))].into(), &BTreeMap::new());
+        progress.comes(&[(SERVER, line(0))].into(), &BTreeMap::new());
         for number in 0..1_000 {
             let own = shares(&[number]);
             progress.positions(at(number * 10), &own, [].into_iter());
             progress.stored(at(number * 10), &own);
-            assert!(progress.0[&5].stored.len() <= MAX_STORED + 1);
+            assert!(progress.0[&SERVER].stored.len() <= MAX_STORED + 1);
         }
-        progress.comes(&(0..2_000).map(|port| (port, line(0))).collect(), &BTreeMap::new());
+        progress
+            .comes(&(0..2_000).map(|port| (Endpoint::v4([0; 4], port), line(0))).collect(), &BTreeMap::new());
         assert_eq!(progress.0.len(), MAX_LOGS);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::log_place::LinePlace;
 use super::log_progress::{LogShares, add_shares};
+use crate::Endpoint;
 use crate::history::{Event, HistoryWindow, Resolution};
 use crate::time::Timestamp;
 
@@ -25,10 +26,10 @@ pub struct WindowPart {
     pub events_left_out: u64,
     /// Which lines of logs it has.
     pub logs: LogShares,
-    /// By the ports of logs: where the first line begins that is neither in this part nor in one that was sent earlier.
-    pub ahead: BTreeMap<u16, LinePlace>,
-    /// By the ports of logs that were truncated: where the first line begins that is still in a file.
-    pub lasting: BTreeMap<u16, LinePlace>,
+    /// By the servers of logs: where the first line begins that is neither in this part nor in one that was sent earlier.
+    pub ahead: BTreeMap<Endpoint, LinePlace>,
+    /// By the servers of logs that were truncated: where the first line begins that is still in a file.
+    pub lasting: BTreeMap<Endpoint, LinePlace>,
 }
 
 impl WindowPart {
@@ -47,7 +48,7 @@ impl WindowPart {
             + self.events.capacity() * size_of::<Event>()
             + texts.sum::<usize>()
             + shares
-            + (self.ahead.len() + self.lasting.len()) * size_of::<(u16, LinePlace)>()
+            + (self.ahead.len() + self.lasting.len()) * size_of::<(Endpoint, LinePlace)>()
     }
 
     /// Adds what another source observed of the same window.

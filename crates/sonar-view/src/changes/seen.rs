@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use sonar_core::history::{CollectorKind, HistoryWindow, metrics};
-use sonar_core::{Coverage, Source};
+use sonar_core::{Coverage, Endpoint, Source};
 
-use crate::kit::{Nanos, losses, plural};
+use crate::kit::{Nanos, losses, plural, server_address};
 
 /// The most losses that a sentence names.
 const MAX_NAMED: usize = 3;
@@ -16,8 +16,8 @@ pub struct SeenSpan {
     windows: usize,
     observed_ns: [u64; CollectorKind::ALL.len()],
     coverage: Coverage,
-    /// By port: how long the log of the server could not be read, in nanoseconds.
-    unread: BTreeMap<u16, u64>,
+    /// By server: how long its log could not be read, in nanoseconds.
+    unread: BTreeMap<Endpoint, u64>,
 }
 
 impl SeenSpan {
@@ -31,7 +31,7 @@ impl SeenSpan {
         let observed = window.observed_ns(CollectorKind::Log);
         for key in window.series.keys().filter(|key| metrics::is_loss(key)) {
             let missed = observed - window.observed_of(CollectorKind::Log, key.server);
-            *self.unread.entry(key.server.port).or_default() += missed;
+            *self.unread.entry(key.server).or_default() += missed;
         }
     }
 
@@ -56,11 +56,12 @@ impl SeenSpan {
         }
         // Where the wire was observed, it shows the queries.
         if self.observed_ns[CollectorKind::Queries as usize] == 0 {
-            let note = |(port, ns): (&u16, &u64)| {
+            let note = |(server, ns): (&Endpoint, &u64)| {
+                let name = server_address(*server).unwrap_or_else(|| format!("on port {}", server.port));
                 let time = Nanos(*ns);
                 format!(
-                    "The log of the server on port {port} could not be read for {time} of this time: nothing is known of \
-                     its queries then."
+                    "The log of the server {name} could not be read for {time} of this time: nothing is known of its \
+                     queries then."
                 )
             };
             notes.extend(self.unread.iter().take(MAX_NAMED).map(note));

@@ -19,7 +19,7 @@ pub use fit::{Fitting, fit, fit_end, fold, push_fit, push_padded, width, wrap};
 pub(crate) use hidden::HiddenObject;
 pub use hidden::{Hidden, HiddenContext, HiddenPart, Reason};
 pub use losses::{counted_in_words, in_words, losses};
-pub use server::server_name;
+pub use server::{server_address, server_name};
 pub use sonar_core::words::plural;
 pub use table::{Heading, LaidOutTable, TextTable};
 pub use units::{

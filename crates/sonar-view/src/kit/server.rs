@@ -4,10 +4,12 @@ use sonar_core::Endpoint;
 
 /// The port of a server of this host, which may listen on all addresses, else its address.
 pub fn server_name(server: Endpoint) -> String {
-    match server.ip().is_unspecified() {
-        true => server.port.to_string(),
-        false => server.to_string(),
-    }
+    server_address(server).unwrap_or_else(|| server.port.to_string())
+}
+
+/// The address of a server, with its port; `None` if its port alone is its name, as that of most servers of this host.
+pub fn server_address(server: Endpoint) -> Option<String> {
+    (!server.ip().is_unspecified()).then(|| server.to_string())
 }
 
 #[cfg(test)]
@@ -19,5 +21,6 @@ mod tests {
         assert_eq!(server_name(Endpoint::v4([0; 4], 27_601)), "27601");
         assert_eq!(server_name(Endpoint::v6([0; 16], 27_601)), "27601");
         assert_eq!(server_name(Endpoint::v4([10, 0, 0, 9], 27_601)), "10.0.0.9:27601");
+        assert_eq!(server_address(Endpoint::v4([0; 4], 27_601)), None);
     }
 }

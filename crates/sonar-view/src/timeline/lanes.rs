@@ -8,13 +8,13 @@ use sonar_core::history::{
     CollectorKind, Event, EventKind, HistoryGap, HistoryWindow, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
 use sonar_core::internals::{FIGURES, Figure, FigureVerdict};
-use sonar_core::{Class, Histogram, Role, Source, Timestamp};
+use sonar_core::{Class, Endpoint, Histogram, Role, Source, Timestamp};
 
 use super::choice::chosen;
 use super::report::{EventJson, LaneJson, TimelineReport};
 use crate::changes::GapJson;
 use crate::changes::words::{event as event_words, metric as metric_words};
-use crate::kit::{About, Zone, ZoneObject};
+use crate::kit::{About, Zone, ZoneObject, server_address};
 
 /// The most figures of the internals that are shown, the worst first.
 const MAX_JUDGED: usize = 8;
@@ -38,8 +38,8 @@ const MACHINE: [(&str, &str); 5] = [
 struct TimelinePart {
     /// What each source saw, in the order of [`Source::ALL`].
     figures: [Figures; Source::ALL.len()],
-    /// The latencies that each source saw, by the ports of servers.
-    latencies: BTreeMap<u16, [Histogram; Source::ALL.len()]>,
+    /// The latencies that each source saw, by server.
+    latencies: BTreeMap<Endpoint, [Histogram; Source::ALL.len()]>,
     /// Seconds in which each source was observed, in the same order.
     seconds: [f64; Source::ALL.len()],
     series: BTreeMap<SeriesKey, SeriesValue>,
@@ -85,7 +85,7 @@ impl TimelineBuilder {
             let part = &mut self.parts[place];
             let rows = window.window.shapes.iter();
             for row in rows.filter(|row| row.class == Class::User && row.role == Role::Served) {
-                let latencies = part.latencies.entry(row.server.port).or_default();
+                let latencies = part.latencies.entry(row.server).or_default();
                 let of_sources = Source::ALL.into_iter().zip(&mut part.figures).zip(latencies);
                 for ((source, figures), latency) in of_sources {
                     if let Some(observed) = row.observed_by(source) {
@@ -125,6 +125,7 @@ impl TimelineBuilder {
             time_ns: event.at.unix_ns(),
             kind: event.kind.name(),
             server: (event.server.port != 0).then_some(event.server.port),
+            address: server_address(event.server),
             sentence: event_words(event),
         });
         TimelineReport {
@@ -157,6 +158,7 @@ impl TimelineBuilder {
             title: title.to_owned(),
             unit,
             server: None,
+            address: None,
             verdict: None,
             limit: None,
             values: self
@@ -170,24 +172,26 @@ impl TimelineBuilder {
         };
         let rate = |count: u64, seconds: f64| Some(count as f64 / seconds);
         let quantile = |latency: &Histogram| latency.quantile_ns(0.99).map(|ns| ns as f64 / 1e6);
-        let has_latencies = |port: &u16| {
-            let mut all = self.parts.iter().filter_map(|part| part.latencies.get(port));
+        let has_latencies = |server: &Endpoint| {
+            let mut all = self.parts.iter().filter_map(|part| part.latencies.get(server));
             all.any(|latencies| latencies[at].count() > 0)
         };
-        let ports: BTreeSet<u16> =
+        let servers: BTreeSet<Endpoint> =
             self.parts.iter().flat_map(|part| part.latencies.keys().copied()).filter(has_latencies).collect();
         let mut lanes =
             vec![lane("calls", calls, "per_second", &|figures, seconds| rate(figures.calls, seconds))];
         // A quantile over several servers says nothing of any: it falls when a fast one starts.
-        for port in &ports {
-            let of_part = |part: &TimelinePart| quantile(&part.latencies.get(port)?[at]);
+        for server in &servers {
+            let of_part = |part: &TimelinePart| quantile(&part.latencies.get(server)?[at]);
+            let named = (servers.len() > 1).then_some(*server);
             lanes.push(LaneJson {
-                server: (ports.len() > 1).then_some(*port),
+                server: named.map(|server| server.port),
+                address: named.and_then(server_address),
                 values: self.parts.iter().map(of_part).collect(),
                 ..lane("p99", p99, "milliseconds", &|_, _| None)
             });
         }
-        if ports.is_empty() {
+        if servers.is_empty() {
             lanes.push(lane("p99", p99, "milliseconds", &|_, _| None));
         }
         lanes.extend([
@@ -227,6 +231,7 @@ impl TimelineBuilder {
             title: figure.title.to_owned(),
             unit: figure.unit.name(),
             server: (key.server.port != 0).then_some(key.server.port),
+            address: server_address(key.server),
             verdict: Some(verdict.name()),
             limit: figure.limits.map(|limits| match verdict {
                 FigureVerdict::Red => limits.red,
@@ -245,8 +250,8 @@ impl TimelineBuilder {
                 keys.iter().filter_map(|key| part.series.get(*key)?.mean()).reduce(f64::max)
             };
             let values = self.parts.iter().map(value).collect();
-            let (group, server, verdict, limit) = ("machine", None, None, None);
-            Some(LaneJson { group, id, title, unit, server, verdict, limit, values })
+            let (group, server, address, verdict, limit) = ("machine", None, None, None, None);
+            Some(LaneJson { group, id, title, unit, server, address, verdict, limit, values })
         };
         MACHINE.iter().filter_map(|(own, of_server)| lane(own).or_else(|| lane(of_server))).collect()
     }

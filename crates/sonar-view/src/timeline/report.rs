@@ -49,6 +49,10 @@ pub struct LaneJson {
     pub unit: &'static str,
     /// The port of the server; null for all servers, and for the machine.
     pub server: Option<u16>,
+    /// Its address with the port, if the port alone is not its name; else missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub address: Option<String>,
     /// `amber` or `red` if it is over a limit somewhere, for figures with limits.
     pub verdict: Option<&'static str>,
     /// That limit.
@@ -66,6 +70,10 @@ pub struct EventJson {
     pub kind: &'static str,
     /// The port of the server; null if it is not about one.
     pub server: Option<u16>,
+    /// Its address with the port, if the port alone is not its name; else missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub address: Option<String>,
     /// In words.
     pub sentence: String,
 }

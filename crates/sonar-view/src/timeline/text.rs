@@ -109,7 +109,7 @@ impl TimelineReport {
         for (at, mark) in shown.iter().zip(MARKS) {
             let event = &self.events[*at];
             let time = clock(zone, Timestamp::from_unix_ns(event.time_ns), span);
-            let server = event.server.map_or_else(String::new, |port| format!("{port} "));
+            let server = before(event.server, event.address.as_deref());
             let line = format!("{}  {time}  {server}{}", char::from(*mark), event.sentence);
             writeln!(out, "{}", escape(&line))?;
         }
@@ -122,11 +122,20 @@ impl TimelineReport {
     }
 }
 
+/// What stands before what is about a server: its address, else its port.
+fn before(port: Option<u16>, address: Option<&str>) -> String {
+    match (address, port) {
+        (Some(address), _) => format!("{address} "),
+        (None, Some(port)) => format!("{port} "),
+        (None, None) => String::new(),
+    }
+}
+
 /// What stands before the chart of a lane, in lines that are broken between words. The chart is beside the first one.
 fn label(lane: &LaneJson) -> Vec<String> {
     const WIDTH: usize = TITLE - 1;
     const INDENT: &str = "  ";
-    let server = lane.server.map_or_else(String::new, |port| format!("{port} "));
+    let server = before(lane.server, lane.address.as_deref());
     let whole = escape(&format!("{server}{}", lane.title)).into_owned();
     let mut lines: Vec<String> = Vec::new();
     for word in whole.split(' ') {
@@ -162,6 +171,7 @@ mod tests {
                 title: title.to_owned(),
                 unit: "percent",
                 server,
+                address: None,
                 verdict: None,
                 limit: None,
                 values: Vec::new(),

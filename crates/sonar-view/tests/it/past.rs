@@ -10,7 +10,7 @@ use sonar_core::history::{
 };
 use sonar_core::{Endpoint, GroupBy, Operation, Source, Timestamp};
 use sonar_view::compare::Change;
-use sonar_view::kit::Zone;
+use sonar_view::kit::{Fitting, Zone};
 use sonar_view::past::baseline::{BaselineInput, NotedBaseline, around};
 use sonar_view::past::compare::{LoadedSpan, compared, source_note};
 use sonar_view::past::queries::{IntervalWidth, intervals, named_windows, whole};
@@ -269,6 +269,33 @@ fn a_timeline_has_no_values_in_a_gap() {
     let report = timeline::report(&history.view(), span(1_200, 1_500), 360, &Zone::utc()).unwrap();
     assert!(report.lanes.iter().all(|lane| lane.values.iter().all(Option::is_none)));
     assert_eq!(report.gaps.len(), 1);
+}
+
+#[test]
+fn a_timeline_tells_two_servers_with_one_port_apart() {
+    let mut history = FakeReader::default().with(0..300, USUAL);
+    let contained = Endpoint::v4([172, 17, 0, 3], 27_017);
+    for window in &mut history.windows {
+        let (shape, app) = (shape(2, "find", "shop.orders", "{}", "{}"), app("api", "rust", "3"));
+        for (server, latency_ms) in [(Endpoint::v4([0; 4], 27_017), 2), (contained, 400)] {
+            let operation = operation(&shape, &app, window.window.start);
+            window.window.record(&Operation { server, latency_ns: Some(latency_ms * MS), ..operation });
+        }
+    }
+    history.events.push(Event::new(at(100), EventKind::IndexDrop, contained, "user_1"));
+    let report = timeline::report(&history.view(), span(0, 300), 360, &Zone::utc()).unwrap();
+    let of = |address: Option<&str>| {
+        let mut lanes = report.lanes.iter().filter(|lane| lane.id == "p99");
+        let lane = lanes.find(|lane| lane.server == Some(27_017) && lane.address.as_deref() == address);
+        lane.unwrap().values.iter().flatten().copied().fold(0.0, f64::max)
+    };
+    assert!(of(None) < 10.0 && of(Some("172.17.0.3:27017")) > 300.0);
+    let [event] = &*report.events else { panic!("{:?}", report.events) };
+    assert_eq!((event.server, event.address.as_deref()), (Some(27_017), Some("172.17.0.3:27017")));
+    let mut text = Vec::new();
+    report.text(&mut Fitting::new(&mut text, Some(120)), &Zone::utc()).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("172.17.0.3:27017 p99"), "{text}");
 }
 
 #[test]

@@ -71,8 +71,8 @@ pub fn unanswered(error: &io::Error) -> CollectorProblem {
 pub enum SourcePart {
     /// The collector as a whole.
     Whole,
-    /// What it reads of the server on this port.
-    Server(u16),
+    /// What it reads of the server with this name in the history.
+    Server(Endpoint),
     /// A network interface.
     Interface(String),
     /// What it asks the server with this name, which may be on another host.
@@ -95,9 +95,9 @@ impl From<CollectorKind> for SourceId {
 }
 
 impl SourceId {
-    /// What it reads of the server on this port.
-    pub const fn of_server(collector: CollectorKind, port: u16) -> Self {
-        Self { collector, part: SourcePart::Server(port) }
+    /// What it reads of the server with this name in the history.
+    pub const fn of_server(collector: CollectorKind, server: Endpoint) -> Self {
+        Self { collector, part: SourcePart::Server(server) }
     }
 
     /// A network interface.
@@ -127,7 +127,7 @@ impl SourceId {
     fn event(&self, at: Timestamp, kind: EventKind, text: &str) -> Event {
         eprintln!("mongosonar: {}: {text}", self.name());
         let server = match self.part {
-            SourcePart::Server(port) => local(port),
+            SourcePart::Server(server) => server,
             _ => Endpoint::default(),
         };
         let text = match &self.part {
@@ -141,7 +141,8 @@ impl SourceId {
 fn name_of(part: &SourcePart) -> String {
     match part {
         SourcePart::Whole => String::new(),
-        SourcePart::Server(port) => format!("port {port}"),
+        SourcePart::Server(server) if *server == local(server.port) => format!("port {}", server.port),
+        SourcePart::Server(server) => server.to_string(),
         SourcePart::Interface(name) => format!("interface {name}"),
         SourcePart::Host(name) => name.clone(),
         SourcePart::Helper(name) => format!("helper process {name}"),
@@ -366,7 +367,7 @@ mod tests {
     #[test]
     fn a_failure_and_its_end_are_reported_once() {
         let board = CollectorBoard::new(|collector| collector != CollectorKind::Files);
-        let log = || SourceId::of_server(CollectorKind::Log, 5);
+        let log = || SourceId::of_server(CollectorKind::Log, local(5));
         assert_eq!(board.data(log(), at(0)), None, "it has not failed before");
         let failed = board.failed(log(), at(1), &denied("mongod.log cannot be read")).unwrap();
         assert_eq!((failed.kind, &*failed.subject), (EventKind::CollectorFailed, "log"));
@@ -388,29 +389,37 @@ mod tests {
     #[test]
     fn one_server_that_fails_does_not_stop_the_others() {
         let board = CollectorBoard::new(|_| true);
-        board.data(SourceId::of_server(CollectorKind::Log, 5), at(0));
+        board.data(SourceId::of_server(CollectorKind::Log, local(5)), at(0));
         assert!(
             board
-                .failed(SourceId::of_server(CollectorKind::Log, 6), at(1), &denied("b.log cannot be read"))
+                .failed(
+                    SourceId::of_server(CollectorKind::Log, local(6)),
+                    at(1),
+                    &denied("b.log cannot be read")
+                )
                 .is_some()
         );
         let log = log_of(&board);
         assert_eq!((log.state, log.since_ns), (CollectorState::Working, Some(at(0).unix_ns())));
         assert_eq!(log.problems, ["port 6: b.log cannot be read; fix: sudo"]);
         assert_eq!(
-            board.problem(SourceId::of_server(CollectorKind::Log, 6)).as_deref(),
+            board.problem(SourceId::of_server(CollectorKind::Log, local(6))).as_deref(),
             Some("b.log cannot be read; fix: sudo")
         );
-        assert_eq!(board.problem(SourceId::of_server(CollectorKind::Log, 5)), None);
+        assert_eq!(board.problem(SourceId::of_server(CollectorKind::Log, local(5))), None);
         let off = CollectorBoard::new(|_| false);
         assert_eq!(
-            off.problem(SourceId::of_server(CollectorKind::Log, 5)).as_deref(),
+            off.problem(SourceId::of_server(CollectorKind::Log, local(5))).as_deref(),
             Some("log is switched off")
         );
-        assert_eq!(board.data(SourceId::of_server(CollectorKind::Log, 5), at(2)), None, "it never failed");
-        board.forget(SourceId::of_server(CollectorKind::Log, 5));
+        assert_eq!(
+            board.data(SourceId::of_server(CollectorKind::Log, local(5)), at(2)),
+            None,
+            "it never failed"
+        );
+        board.forget(SourceId::of_server(CollectorKind::Log, local(5)));
         assert_eq!(log_of(&board).state, CollectorState::NeedsYou, "nothing else works");
-        board.forget(SourceId::of_server(CollectorKind::Log, 6));
+        board.forget(SourceId::of_server(CollectorKind::Log, local(6)));
         assert_eq!((log_of(&board).state, log_of(&board).problems.len()), (CollectorState::Waiting, 0));
     }
 
@@ -418,11 +427,15 @@ mod tests {
     fn what_passes_by_itself_waits_and_what_needs_somebody_says_so() {
         let board = CollectorBoard::new(|_| true);
         let temporary = CollectorProblem::temporary("a.log does not exist".to_owned());
-        assert!(board.failed(SourceId::of_server(CollectorKind::Log, 5), at(1), &temporary).is_some());
+        assert!(board.failed(SourceId::of_server(CollectorKind::Log, local(5)), at(1), &temporary).is_some());
         assert_eq!(log_of(&board).state, CollectorState::Waiting);
         assert!(
             board
-                .failed(SourceId::of_server(CollectorKind::Log, 5), at(2), &denied("a.log cannot be read"))
+                .failed(
+                    SourceId::of_server(CollectorKind::Log, local(5)),
+                    at(2),
+                    &denied("a.log cannot be read")
+                )
                 .is_some()
         );
         assert_eq!(log_of(&board).state, CollectorState::NeedsYou);

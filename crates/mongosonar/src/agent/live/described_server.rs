@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+
+use sonar_core::Endpoint;
 
 use super::options;
 use super::path_bytes;
+use crate::agent::servers::local;
 use crate::agent::settings::ServerTable;
 use crate::servers;
 use crate::servers::configuration::ServerConfiguration;
@@ -55,6 +58,8 @@ pub struct FoundServer {
     pub diagnostic: Option<PathBuf>,
     /// The addresses of its network namespace, besides loopback, if that is not the agent's, as in most containers.
     pub network: Option<BTreeSet<IpAddr>>,
+    /// The address in its name in the history; `None` if its port alone is its name.
+    pub address: Option<IpAddr>,
     /// It runs, but has closed its port.
     pub is_closed: bool,
     /// Its settings, of its command line and its configuration, without secrets; empty if they are not known.
@@ -62,6 +67,16 @@ pub struct FoundServer {
 }
 
 impl FoundServer {
+    /// Its name in the history.
+    pub fn endpoint(&self) -> Endpoint {
+        self.address.map_or(local(self.port), |ip| SocketAddr::new(ip, self.port).into())
+    }
+
+    /// Whether both are the same process.
+    pub fn is_process_of(&self, other: &Self) -> bool {
+        (self.pid, self.started) == (other.pid, other.started)
+    }
+
     /// The same in at most so many bytes of JSON: without what has no room.
     fn fitted(self, most: usize) -> Self {
         if self.fits(most) {
@@ -155,6 +170,7 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
         dbpath: dbpath.filter(|_| is_mongod),
         diagnostic: folder.as_deref().map(outside),
         network: None,
+        address: None,
         is_closed: false,
         options,
     };

@@ -1,8 +1,8 @@
 //! Accesses to files, added up in the kernel.
 
+use sonar_core::Timestamp;
 use sonar_core::history::CollectorKind;
 use sonar_core::observation::WIDTH_NS;
-use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::ebpf::{KernelEvent, MAX_PROCESSES, TotalsRoom, Trace, TraceError, TraceMode, Tracer};
 
 use super::board::{CollectorProblem, RESTART};
@@ -10,7 +10,6 @@ use super::clock_reading::ClockReading;
 use super::runner::{Collector, CollectorPlan, NotOpened, Observation};
 use crate::agent::file_work::{FileWork, WorkTime};
 use crate::agent::memory::Holder;
-use crate::agent::servers::local;
 use crate::io::finder::PathFinder;
 use crate::io::paths::Paths;
 use crate::io::process::TracedProcesses;
@@ -170,7 +169,7 @@ impl FileTracing<'_> {
             let usage =
                 file.before.as_ref().map_or_else(|| file.now.clone(), |before| file.now.since(before));
             if !usage.is_idle() && seconds > 0.0 {
-                let server = into.servers().of_file(&file.path).map_or(Endpoint::default(), local);
+                let server = into.servers().of_file(&file.path).unwrap_or_default();
                 WorkTime { at, seconds }.add(&mut into.windows, server, &file.path, &FileWork::of(&usage));
             }
         });

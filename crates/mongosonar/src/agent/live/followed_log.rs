@@ -11,7 +11,6 @@ use sonar_decode::log::{LineKind, LineReader, LogEvent, LogReader, ParsedLine, e
 
 use super::client_ends::ClientEnds;
 use crate::agent::log_operations::LogOperations;
-use crate::agent::servers::local;
 use crate::input::follow::{FileFollower, FollowNotice, FollowedPlace, LineSink};
 
 /// What a log says of the end of its server, and of the ends of connections to it.
@@ -35,9 +34,9 @@ impl<P: FollowedPlace> FollowedLog<P> {
     /// `follower` gives the lines to `reader`.
     pub fn new(follower: FileFollower<P>, reader: LogReader, following: LogFollowing) -> Self {
         let line_reader = reader.reader();
-        let LogFollowing { port, start, now, begun, knows_settings } = following;
+        let LogFollowing { server, start, now, begun, knows_settings } = following;
         let lines = LogLines {
-            port,
+            server,
             read_before: start.as_ref().map_or(0, |start| start.place.read),
             start,
             window: now.floor_to(WIDTH_NS),
@@ -92,7 +91,7 @@ impl<P: FollowedPlace> FollowedLog<P> {
 
     /// The agent ends; the rest of the last line is read by the next one.
     pub fn end(&mut self, windows: &mut WindowCutter) {
-        self.lines.reader.finish(&mut LogOperations { windows, server: self.lines.server() });
+        self.lines.reader.finish(&mut LogOperations { windows, server: self.lines.server });
         self.lines.flush(windows);
     }
 
@@ -105,7 +104,7 @@ impl<P: FollowedPlace> FollowedLog<P> {
     /// waits.
     pub fn forget(&mut self, windows: &mut WindowCutter) {
         self.follower.forget_long();
-        self.lines.reader.forget(&mut LogOperations { windows, server: self.lines.server() });
+        self.lines.reader.forget(&mut LogOperations { windows, server: self.lines.server });
         self.lines.flush(windows);
     }
 
@@ -147,8 +146,8 @@ impl<P: FollowedPlace> FollowedLog<P> {
 /// How a log begins to be followed.
 #[derive(Clone, Debug)]
 pub struct LogFollowing {
-    /// The port of its server.
-    pub port: u16,
+    /// Its server.
+    pub server: Endpoint,
     /// Where an earlier run of the agent, or an earlier follower, stopped.
     pub start: Option<LogStart>,
     /// The time. Lines before the first one with a time count in its window.
@@ -161,7 +160,7 @@ pub struct LogFollowing {
 
 /// Reads the lines.
 struct LogLines {
-    port: u16,
+    server: Endpoint,
     reader: LogReader,
     line_reader: LineReader,
     entry: ParsedEntry,
@@ -191,10 +190,6 @@ struct LogLines {
 }
 
 impl LogLines {
-    fn server(&self) -> Endpoint {
-        local(self.port)
-    }
-
     /// A place that the follower knows, with the bytes of earlier followers.
     fn of_all(&self, place: LinePlace) -> LinePlace {
         LinePlace { read: self.read_before + place.read, ..place }
@@ -203,9 +198,9 @@ impl LogLines {
     /// All lines before `place` are in windows.
     fn note_read(&mut self, place: LinePlace, windows: &mut WindowCutter) {
         if std::mem::take(&mut self.was_truncated) {
-            windows.note_truncated(self.port, place);
+            windows.note_truncated(self.server, place);
         }
-        windows.note_read(self.port, place);
+        windows.note_read(self.server, place);
     }
 
     /// Takes a line; `is_last` if it has no line feed.
@@ -220,7 +215,7 @@ impl LogLines {
             // It still says what later lines are about: which application a connection has.
             return self.reader.add(line, &parsed, &self.entry, &mut ());
         }
-        let mut sink = LogOperations { windows, server: self.server() };
+        let mut sink = LogOperations { windows, server: self.server };
         match is_last {
             true => self.reader.add_last(line, &parsed, &self.entry, &mut sink),
             false => self.reader.add(line, &parsed, &self.entry, &mut sink),
@@ -252,7 +247,7 @@ impl LogLines {
             (self.window, self.is_stored) = (window, is_stored);
         }
         if let Some(place) = self.place.filter(|_| !is_stored) {
-            add_line(&mut windows.at(window).logs, self.port, place);
+            add_line(&mut windows.at(window).logs, self.server, place);
         }
     }
 

@@ -180,8 +180,9 @@ impl Inspection {
         }
         // Another server may have the port now.
         let is_open = |one: &&KnownServer| !one.found.is_closed;
-        let open: BTreeSet<u16> = known.iter().filter(is_open).map(|one| one.found.port).collect();
-        known.retain(|one| !one.found.is_closed || !open.contains(&one.found.port));
+        let place = |one: &KnownServer| (one.found.port, one.found.network.clone());
+        let open: BTreeSet<_> = known.iter().filter(is_open).map(place).collect();
+        known.retain(|one| !one.found.is_closed || !open.contains(&place(one)));
         known.sort_by(|a, b| a.found.cmp(&b.found));
         self.places.retain(|(pid, _), _| known.iter().any(|one| one.found.pid == *pid));
         self.known = known;

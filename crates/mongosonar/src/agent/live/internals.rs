@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sonar_core::Timestamp;
 use sonar_core::history::CollectorKind;
 use sonar_core::internals::SampleSequence;
 use sonar_core::observation::WindowCutter;
+use sonar_core::{Endpoint, Timestamp};
 
 use super::backoff::Backoff;
 use super::board::{CollectorProblem, SourceId, unreadable};
@@ -17,7 +17,6 @@ use super::inspector::{FoundServer, InspectedFolder, Inspector};
 use super::runner::{Collector, Observation};
 use crate::agent::figures::SampleCutter;
 use crate::agent::memory::Holder;
-use crate::agent::servers::local;
 use crate::args::when::now;
 use crate::confinement::privileges;
 use crate::ftdc::follow::{FtdcFollower, LearnsSchemas, MAX_DOCUMENT, forget_schemas};
@@ -64,28 +63,30 @@ impl Collector for InternalsCollector {
     }
 
     fn observe(&mut self, into: &mut Observation) -> Result<(), CollectorProblem> {
-        let mut sources: BTreeMap<u16, SampleSource> = BTreeMap::new();
+        let mut sources: BTreeMap<Endpoint, SampleSource> = BTreeMap::new();
         // They wait for the file systems of folders.
         let threads: Arc<FileThreads> = Arc::default();
         // In folders that are no longer followed.
         let mut lost_before = 0;
         into.each(EVERY, |into| {
             let servers = into.servers().all();
-            sources.retain(|port, source| {
+            sources.retain(|name, source| {
                 let is_current =
-                    |one: &FoundServer| one.port == *port && one.diagnostic == source.server.diagnostic;
+                    |one: &FoundServer| one.endpoint() == *name && one.diagnostic == source.server.diagnostic;
                 let stays = servers.iter().any(is_current);
                 if !stays {
                     lost_before += source.follower.counts().damaged;
-                    into.board().forget(SourceId::of_server(CollectorKind::Internals, *port));
+                    into.board().forget(SourceId::of_server(CollectorKind::Internals, *name));
                 }
                 stays
             });
             for server in servers.iter().filter(|server| server.diagnostic.is_some()) {
                 let source = || SampleSource::new(server, &self.inspector, &threads);
-                let source = sources.entry(server.port).or_insert_with(source);
-                // Another process may write into the same folder.
-                source.server.clone_from(server);
+                let source = sources.entry(server.endpoint()).or_insert_with(source);
+                // Another process may write into the same folder. One with the same name has its own.
+                if source.server.diagnostic == server.diagnostic {
+                    source.server.clone_from(server);
+                }
                 source.poll(&self.inspector, into);
                 forget_schemas(&mut sources, SCHEMAS_BYTES);
             }
@@ -158,7 +159,7 @@ impl SampleSource {
         if !self.backoff.is_due(Instant::now()) {
             return;
         }
-        let id = SourceId::of_server(CollectorKind::Internals, self.server.port);
+        let id = SourceId::of_server(CollectorKind::Internals, self.server.endpoint());
         let outcome = self.read(&mut into.windows, &into.task.stop);
         let time = now();
         let waits = outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy);
@@ -183,11 +184,11 @@ impl SampleSource {
         };
         into.report(report);
         if self.follower.counts().samples > 0 {
-            into.servers().set_sampled(self.server.port, self.last);
+            into.servers().set_sampled(self.server.endpoint(), self.last);
         }
         // The newest file may still be that of the process before it.
         let servers = into.servers().all();
-        let current = servers.iter().find(|one| one.port == self.server.port);
+        let current = servers.iter().find(|one| one.endpoint() == self.server.endpoint());
         let version = self.follower.server().and_then(|server| server.version.as_deref());
         if let (Some(current), Some(version)) = (current, version)
             && self.follower.counts().samples > 0
@@ -206,7 +207,7 @@ impl SampleSource {
     }
 
     fn read(&mut self, windows: &mut WindowCutter, stop: &AtomicBool) -> io::Result<()> {
-        let mut cutter = SampleCutter::new(windows, local(self.server.port), Some(CollectorKind::Internals));
+        let mut cutter = SampleCutter::new(windows, self.server.endpoint(), Some(CollectorKind::Internals));
         let Self { sequence, last, came, follower, .. } = self;
         let mut each = |sample: &sonar_core::internals::ServerSample| {
             let ms = u64::try_from(sample.time_ms()).unwrap_or(0);

@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sonar_core::Timestamp;
 use sonar_core::history::{Event, EventKind, KILL_REACH_NS, changed_settings, killed_process};
 use sonar_core::time::NS_PER_S;
 use sonar_core::words::plural;
+use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::process_end::{ProcessEnd, ProcessHandle};
 
 use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
 use super::watched::FoundUpgrade;
-use crate::agent::servers::local;
 use crate::servers;
 
 /// How long after the end of a process its log and the kernel may still say why it ended, in nanoseconds.
@@ -28,16 +27,31 @@ const LATE_NS: u64 = 3_600 * NS_PER_S;
 /// The most kills that are remembered.
 const MAX_KILLS: usize = 256;
 
+/// The settings that a process was started with.
+#[derive(Clone, Debug)]
+struct ProcessSettings {
+    /// Its number, and when it started.
+    process: (u32, u64),
+    options: BTreeMap<String, String>,
+}
+
+impl ProcessSettings {
+    fn of(server: &FoundServer) -> Self {
+        Self { process: (server.pid, server.started), options: server.options.clone() }
+    }
+}
+
 /// A process that has ended.
 #[derive(Clone, Debug)]
 struct EndedProcess {
-    port: u16,
+    /// Its name in the history.
+    server: Endpoint,
     pid: u32,
     name: String,
     /// Whether its log is followed, which then says whether it shut down.
     is_logged: bool,
     at: Timestamp,
-    /// When the process before it at this port ended: what was logged before that is not of this one.
+    /// When the process before it with this name ended: what was logged before that is not of this one.
     after: Option<Timestamp>,
     /// Says how it ended; `None` if the kernel cannot.
     handle: Option<Arc<ProcessHandle>>,
@@ -47,7 +61,8 @@ struct EndedProcess {
 /// A process that ended while no agent ran. Its log may say how, once what was written meanwhile has been read.
 #[derive(Clone, Debug)]
 struct AbsentEnd {
-    port: u16,
+    /// Its name in the history.
+    server: Endpoint,
     pid: u32,
     name: String,
     /// When it was last seen, and when the agent missed it.
@@ -71,19 +86,19 @@ pub struct ServerLives {
     /// Handles of those that run, by process and the time it started.
     running: BTreeMap<(u32, u64), Arc<ProcessHandle>>,
     /// Those that do not answer, though they run.
-    silent: BTreeMap<(u16, u32), ServerSilence>,
+    silent: BTreeMap<(Endpoint, u32), ServerSilence>,
     /// Of which it is not known yet why they ended.
     undecided: Vec<EndedProcess>,
     /// Those that ended while no agent ran, of which the same is not known.
     absent: Vec<AbsentEnd>,
-    /// The last one that ended, by port: when, and its process.
-    last: BTreeMap<u16, (Timestamp, u32)>,
-    /// The settings of the last one, by port.
-    options: BTreeMap<u16, BTreeMap<String, String>>,
-    /// By port, when a server last logged that it shuts down, and how.
-    shutdowns: BTreeMap<u16, (Timestamp, Box<str>)>,
-    /// By port, when a server last logged that it begins to shut down.
-    stopping: BTreeMap<u16, Timestamp>,
+    /// The last one that ended, by server: when, and its process.
+    last: BTreeMap<Endpoint, (Timestamp, u32)>,
+    /// The settings of the last one, by server.
+    settings: BTreeMap<Endpoint, ProcessSettings>,
+    /// When a server last logged that it shuts down, and how.
+    shutdowns: BTreeMap<Endpoint, (Timestamp, Box<str>)>,
+    /// When a server last logged that it begins to shut down.
+    stopping: BTreeMap<Endpoint, Timestamp>,
     /// When the kernel last killed processes for lack of memory, and how many.
     killed: Option<(Timestamp, u64)>,
     /// Which processes it killed, by their number.
@@ -125,7 +140,7 @@ impl ServerLives {
         if event.kind == EventKind::ServerStop {
             let of = |one: &&mut AbsentEnd| {
                 let [from, until] = one.span;
-                one.port == event.server.port && one.logged.is_none() && (from..=until).contains(&event.at)
+                one.server == event.server && one.logged.is_none() && (from..=until).contains(&event.at)
             };
             if let Some(ended) = self.absent.iter_mut().find(of) {
                 ended.logged = Some(event.clone());
@@ -133,7 +148,7 @@ impl ServerLives {
         }
         match event.kind {
             EventKind::ServerStop if event.text.starts_with("shut down") => {
-                self.shutdowns.insert(event.server.port, (event.at, event.text.clone()));
+                self.shutdowns.insert(event.server, (event.at, event.text.clone()));
             }
             EventKind::OutOfMemory => self.killed = Some((event.at, event.count)),
             _ => {}
@@ -175,18 +190,18 @@ impl ServerLives {
             {
                 self.running.insert(key, Arc::new(handle));
             }
-            self.options.entry(server.port).or_insert_with(|| server.options.clone());
+            self.settings.entry(server.endpoint()).or_insert_with(|| ProcessSettings::of(server));
         }
     }
 
     /// A process has ended. Its event follows when it is known how, or cannot be known any more; see [`Self::decided`].
     pub fn ended(&mut self, server: &FoundServer, is_logged: bool, at: Timestamp) {
-        let FoundServer { port, pid, name, .. } = server;
+        let (FoundServer { pid, name, .. }, at_name) = (server, server.endpoint());
         let handle = self.running.remove(&(*pid, server.started));
-        self.silent.remove(&(*port, *pid));
-        let after = self.last.insert(*port, (at, *pid)).map(|(before, _)| before);
+        self.silent.remove(&(at_name, *pid));
+        let after = self.last.insert(at_name, (at, *pid)).map(|(before, _)| before);
         let ended = EndedProcess {
-            port: *port,
+            server: at_name,
             pid: *pid,
             name: name.clone(),
             is_logged,
@@ -213,14 +228,17 @@ impl ServerLives {
     /// A process has started: that, and which of its settings are others than those of the process before it.
     pub fn started(&mut self, server: &FoundServer, at: Timestamp) -> Vec<Event> {
         let mut text = process(&server.name, server.pid);
-        if let Some((before, pid)) = self.last.get(&server.port) {
+        if let Some((before, pid)) = self.last.get(&server.endpoint()) {
             let seconds = at.since(*before) / NS_PER_S;
             text += &format!(", {} after process {pid} had ended", plural(seconds, "second"));
         }
-        let before = self.options.insert(server.port, server.options.clone());
-        let changed = before.and_then(|before| changed_settings(&before, &server.options));
-        let start = Event::new(at, EventKind::ServerStart, local(server.port), &text);
-        let settings = changed.map(|changed| Event::settings_of_start(at, local(server.port), &changed));
+        let before = self.settings.insert(server.endpoint(), ProcessSettings::of(server));
+        // One that still runs has another name now, because a server of this host has come to its port.
+        let changed = before
+            .filter(|before| !self.running.contains_key(&before.process))
+            .and_then(|before| changed_settings(&before.options, &server.options));
+        let start = Event::new(at, EventKind::ServerStart, server.endpoint(), &text);
+        let settings = changed.map(|changed| Event::settings_of_start(at, server.endpoint(), &changed));
         std::iter::once(start).chain(settings).collect()
     }
 
@@ -229,12 +247,12 @@ impl ServerLives {
         let [before, after] = &upgrade.versions;
         let text = format!("version {after}, before {before}");
         let at = servers::started_at(upgrade.started, now).min(now);
-        Event::new(at, EventKind::ServerUpgrade, local(upgrade.port), &text)
+        Event::new(at, EventKind::ServerUpgrade, upgrade.server, &text)
     }
 
     /// A server logs that it begins to shut down.
-    pub fn begins_shutdown(&mut self, port: u16, at: Timestamp) {
-        self.stopping.insert(port, at);
+    pub fn begins_shutdown(&mut self, server: Endpoint, at: Timestamp) {
+        self.stopping.insert(server, at);
     }
 
     /// How processes are now: events of those that do not answer, and of those that answer again. One that has ended, or
@@ -242,7 +260,7 @@ impl ServerLives {
     pub fn silent(&mut self, servers: &[(FoundServer, ProcessState)], now: Timestamp) -> Vec<Event> {
         let mut events = Vec::new();
         for (server, state) in servers {
-            let key = (server.port, server.pid);
+            let key = (server.endpoint(), server.pid);
             match state {
                 ProcessState::Ended => {}
                 ProcessState::Serves => {
@@ -264,15 +282,15 @@ impl ServerLives {
     /// Whether this process has logged that it shuts down: it closes its port first, and may then write its data for
     /// minutes.
     fn is_shutting_down(&self, server: &FoundServer, now: Timestamp) -> bool {
-        let ended = self.shutdowns.get(&server.port).map(|(at, _)| *at);
-        let logged = ended.into_iter().chain(self.stopping.get(&server.port).copied()).max();
+        let ended = self.shutdowns.get(&server.endpoint()).map(|(at, _)| *at);
+        let logged = ended.into_iter().chain(self.stopping.get(&server.endpoint()).copied()).max();
         logged.is_some_and(|at| at >= servers::started_at(server.started, now))
     }
 
     /// What to say of a process that does not answer. That it listens no more may be the beginning of its end, of which
     /// the log speaks later.
     fn is_silent(&mut self, server: &FoundServer, why: NotServing, now: Timestamp) -> Option<Event> {
-        let key = (server.port, server.pid);
+        let key = (server.endpoint(), server.pid);
         let begun = ServerSilence { since: now, why, is_told: false };
         let silence = self.silent.entry(key).or_insert(begun);
         if silence.why != why && !silence.is_told {
@@ -288,7 +306,7 @@ impl ServerLives {
             NotServing::NotListening => format!("{process} runs, but does not listen on its port any more"),
             NotServing::Stopped => format!("{process} was stopped by a signal or a debugger"),
         };
-        Some(Event::new(silence.since, EventKind::ServerUnreachable, local(server.port), &text))
+        Some(Event::new(silence.since, EventKind::ServerUnreachable, server.endpoint(), &text))
     }
 
     /// What happened while no agent ran, by the servers that `known`, the last run, knew. Of ends whose cause the log may
@@ -301,13 +319,13 @@ impl ServerLives {
             seconds => plural(seconds / 60, "minute"),
         };
         for server in &known.servers {
-            self.options.insert(server.port, server.options.clone());
+            self.settings.insert(server.endpoint(), ProcessSettings::of(server));
             if found.iter().any(|one| (one.pid, one.started) == (server.pid, server.started)) {
                 continue;
             }
-            self.last.insert(server.port, (until, server.pid));
+            self.last.insert(server.endpoint(), (until, server.pid));
             let ended = AbsentEnd {
-                port: server.port,
+                server: server.endpoint(),
                 pid: server.pid,
                 name: server.name.clone(),
                 span: [until, now],
@@ -382,10 +400,10 @@ impl ServerLives {
     /// How a process ended; `None` if that may still become known.
     fn end(&self, ended: &EndedProcess, is_over: bool) -> Option<Event> {
         let process = process(&ended.name, ended.pid);
-        let event = |kind, text: &str| Some(Event::new(ended.at, kind, local(ended.port), text));
+        let event = |kind, text: &str| Some(Event::new(ended.at, kind, ended.server, text));
         let near =
             |at: Timestamp, before_ns| ended.at.since(at) <= before_ns && at.since(ended.at) <= KILL_NS;
-        let shutdown = self.shutdowns.get(&ended.port).filter(|(at, _)| {
+        let shutdown = self.shutdowns.get(&ended.server).filter(|(at, _)| {
             near(*at, SHUTDOWN_NS) && ended.after.is_none_or(|before| at.since(before) > 0)
         });
         let kill = self.kills.get(&ended.pid).filter(|kill| near(kill.at, KILL_NS));
@@ -440,7 +458,7 @@ impl AbsentEnd {
     fn event(&self, at: Timestamp, kind: EventKind, why: &str) -> Event {
         let process = process(&self.name, self.pid);
         let text = format!("{process}, in the next {}, while no agent ran; {why}", self.during);
-        Event::new(at, kind, local(self.port), &text)
+        Event::new(at, kind, self.server, &text)
     }
 
     /// How it ended; `None` if its log may still say that. A log that does not say it is no evidence: what was written
@@ -472,7 +490,7 @@ fn returned(server: &FoundServer, before: ServerSilence, now: Timestamp) -> Even
     };
     let seconds = plural(now.since(before.since) / NS_PER_S, "second");
     let text = format!("process {} {what}, after {seconds}", server.pid);
-    Event::new(now, EventKind::ServerReachable, local(server.port), &text)
+    Event::new(now, EventKind::ServerReachable, server.endpoint(), &text)
 }
 
 fn process(name: &str, pid: u32) -> String {

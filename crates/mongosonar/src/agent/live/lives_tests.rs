@@ -1,6 +1,5 @@
-use sonar_core::Endpoint;
-
 use super::*;
+use crate::agent::servers::local;
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_unix(1_000_000 + seconds, 0)
@@ -185,6 +184,23 @@ fn a_restart_names_the_process_before_and_the_settings_that_differ() {
     assert_eq!(lives.started(&server(12), at(301)).len(), 1);
 }
 
+#[test]
+fn a_server_that_takes_the_name_of_one_that_runs_on_has_changed_no_settings() {
+    let mut lives = ServerLives::default();
+    let contained = with_options(std::process::id(), &[("cacheSizeGB", "2")]);
+    lives.watch(std::slice::from_ref(&contained));
+    // A server of this host, which has the port alone as its name.
+    assert_eq!(lives.started(&with_options(9, &[("cacheSizeGB", "1")]), at(103)).len(), 1);
+    let renamed = FoundServer { address: Some("10.0.0.2".parse().unwrap()), ..contained };
+    lives.watch(std::slice::from_ref(&renamed));
+    lives.ended(&renamed, true, at(200));
+    let again = FoundServer { address: renamed.address, ..with_options(11, &[("cacheSizeGB", "3")]) };
+    let events = lives.started(&again, at(203));
+    assert!(events.iter().all(|event| event.server == again.endpoint()), "{events:?}");
+    let expected = (EventKind::SettingChange, "since this start cacheSizeGB 3, was 2");
+    assert_eq!(texts(&events).last(), Some(&expected));
+}
+
 const STOPPED: ProcessState = ProcessState::Silent(NotServing::Stopped);
 const CLOSED: ProcessState = ProcessState::Silent(NotServing::NotListening);
 
@@ -235,7 +251,7 @@ fn a_server_that_shuts_down_is_not_unreachable() {
     // It takes minutes, and what it logs at the beginning is read a moment later.
     let mut lives = ServerLives::default();
     assert_eq!(told(&mut lives, CLOSED, 101), []);
-    lives.begins_shutdown(27_017, at(100));
+    lives.begins_shutdown(local(27_017), at(100));
     assert_eq!(told(&mut lives, CLOSED, 120), []);
     assert_eq!(told(&mut lives, CLOSED, 700), []);
     assert_eq!(told(&mut lives, ProcessState::Ended, 701), []);
@@ -262,7 +278,7 @@ fn a_server_that_only_closes_its_port_is_unreachable() {
     let now = crate::args::when::now();
     let started = sonar_sys::Host::live().stat(std::process::id()).unwrap().started;
     let next = FoundServer { started, ..server(8) };
-    lives.begins_shutdown(27_017, at(25));
+    lives.begins_shutdown(local(27_017), at(25));
     assert_eq!(lives.silent(&[(next.clone(), CLOSED)], now), []);
     assert_eq!(lives.silent(&[(next, CLOSED)], now.plus_ns(PATIENCE_NS)).len(), 1);
 }

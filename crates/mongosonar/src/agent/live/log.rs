@@ -21,7 +21,6 @@ use super::runner::{Collector, Observation};
 use super::watched::WatchedServers;
 use crate::agent::applications::KnownApplications;
 use crate::agent::memory::Holder;
-use crate::agent::servers::local;
 use crate::args::when::now;
 use crate::confinement::privileges;
 use crate::input::follow::{FileFollower, FileThread, FileThreads, FollowStart, FollowedFile, FollowedPlace};
@@ -85,21 +84,21 @@ struct LogSource {
 /// All logs.
 struct LogsFollower<'a> {
     task: &'a LogCollector,
-    /// By the ports of their servers.
-    sources: BTreeMap<u16, LogSource>,
+    /// By their servers.
+    sources: BTreeMap<Endpoint, LogSource>,
     /// Wait for the file systems of logs.
     threads: Arc<FileThreads>,
     /// Until when logs were observed.
     observed: ClockReading,
     /// Lines lost in logs that are no longer followed.
     lost_before: u64,
-    /// What logs that are no longer followed stated about their servers, by port: the next process writes to them, too.
-    stated: BTreeMap<u16, LoggedServer>,
+    /// What logs that are no longer followed stated about their servers: the next process writes to them, too.
+    stated: BTreeMap<Endpoint, LoggedServer>,
 }
 
 /// Keeps what readers hold of the lines so far below the limit: the largest ones go first. Returns how many bytes they
 /// hold.
-fn forget_lines(sources: &mut BTreeMap<u16, LogSource>, windows: &mut WindowCutter) -> usize {
+fn forget_lines(sources: &mut BTreeMap<Endpoint, LogSource>, windows: &mut WindowCutter) -> usize {
     let held = |source: &LogSource| source.log.as_ref().map_or(0, FollowedLog::memory);
     let mut bytes: usize = sources.values().map(held).sum();
     while bytes > LINES_BYTES
@@ -134,15 +133,15 @@ impl<'a> LogsFollower<'a> {
         let servers = into.servers().all();
         self.forget_gone(&servers, into);
         for server in servers.iter().filter(|server| server.log.is_some()) {
-            let source = self.sources.entry(server.port).or_insert_with(|| LogSource {
+            let source = self.sources.entry(server.endpoint()).or_insert_with(|| LogSource {
                 server: server.clone(),
                 log: None,
                 thread: Arc::new(FileThread::of(&self.threads, server.user)),
                 backoff: Backoff::default(),
                 unread_since: None,
-                stated: self.stated.remove(&server.port).unwrap_or_default(),
+                stated: self.stated.remove(&server.endpoint()).unwrap_or_default(),
             });
-            // Another process may write the same log. One with the same port in another network has its own.
+            // Another process may write the same log. One with the same name has its own.
             if source.server.log == server.log {
                 source.server.clone_from(server);
             }
@@ -152,14 +151,14 @@ impl<'a> LogsFollower<'a> {
         let mut is_observed = false;
         // Of the others nothing is known, which does not mean that they wrote nothing.
         let mut unread: Vec<Endpoint> =
-            servers.iter().filter(|server| server.log.is_none()).map(|server| local(server.port)).collect();
-        for (port, source) in &mut self.sources {
+            servers.iter().filter(|server| server.log.is_none()).map(FoundServer::endpoint).collect();
+        for (server, source) in &mut self.sources {
             match source.poll(self.task, into, time) {
                 true => is_observed = true,
-                false => unread.push(local(*port)),
+                false => unread.push(*server),
             }
             if let Some(place) = source.log.as_ref().and_then(FollowedLog::place) {
-                self.task.positions.set(*port, place);
+                self.task.positions.set(*server, place);
             }
         }
         let held = forget_lines(&mut self.sources, &mut into.windows);
@@ -182,28 +181,34 @@ impl<'a> LogsFollower<'a> {
 
     /// Ends the logs of servers that have ended, or write another log now.
     fn forget_gone(&mut self, servers: &[FoundServer], into: &mut Observation) {
-        let is_current = |source: &LogSource| {
-            servers.iter().any(|one| one.port == source.server.port && one.log == source.server.log)
+        let is_current = |name: Endpoint, source: &LogSource| {
+            servers.iter().any(|one| one.endpoint() == name && one.log == source.server.log)
         };
-        let gone: Vec<u16> =
-            self.sources.iter().filter(|(_, one)| !is_current(one)).map(|(port, _)| *port).collect();
-        for port in gone {
-            if let Some(LogSource { server, log, mut stated, .. }) = self.sources.remove(&port) {
+        let gone: Vec<Endpoint> = self
+            .sources
+            .iter()
+            .filter(|(name, one)| !is_current(**name, one))
+            .map(|(name, _)| *name)
+            .collect();
+        for name in gone {
+            if let Some(LogSource { server, log, mut stated, .. }) = self.sources.remove(&name) {
                 if let Some(mut log) = log {
                     // Its last lines say why it ended. Where they cannot be read, nothing is left to do.
                     let _ = log.poll(&mut into.windows, &into.task.stop);
                     log.finish(&mut into.windows);
-                    // The next server may write to the same log, after what was read now.
+                    // The next server may write to the same log, after what was read now. So does this one if another server
+                    // has its name now.
                     if let Some(place) = log.place() {
-                        self.task.positions.set(port, place);
+                        let same = servers.iter().find(|one| one.is_process_of(&server));
+                        self.task.positions.set(same.map_or(name, FoundServer::endpoint), place);
                     }
                     note_ends(&mut log, &server, into.servers());
                     self.lost_before += log.lost();
                     stated.note(log.reader());
                 }
-                self.stated.insert(port, stated);
+                self.stated.insert(name, stated);
             }
-            into.board().forget(SourceId::of_server(CollectorKind::Log, port));
+            into.board().forget(SourceId::of_server(CollectorKind::Log, name));
         }
     }
 
@@ -231,12 +236,12 @@ impl LoggedServer {
         self.version = reader.take_version().or(self.version.take());
     }
 
-    /// Tells which version runs at a port, if the process that runs there had started when it was named.
-    fn set_version(&self, servers: &WatchedServers, port: u16, now: Timestamp) {
+    /// Tells which version a server is, if its process had started when the log named it.
+    fn set_version(&self, servers: &WatchedServers, name: Endpoint, now: Timestamp) {
         let Some((at, version)) = &self.version else { return };
         let all = servers.all();
         let has_started = |one: &&FoundServer| at.plus_ns(NAMED_EARLY_NS) >= started_at(one.started, now);
-        if let Some(server) = all.iter().find(|one| one.port == port).filter(has_started) {
+        if let Some(server) = all.iter().find(|one| one.endpoint() == name).filter(has_started) {
             servers.set_version(server, version);
         }
     }
@@ -249,7 +254,7 @@ impl LogSource {
         if !self.backoff.is_due(Instant::now()) {
             return self.is_observed(time);
         }
-        let id = SourceId::of_server(CollectorKind::Log, self.server.port);
+        let id = SourceId::of_server(CollectorKind::Log, self.server.endpoint());
         let read = self.read(task, into).map_err(|error| unreadable(&self.server, &error));
         match &read {
             Ok(_) => {
@@ -282,7 +287,6 @@ impl LogSource {
 
     /// The number of lines that were read.
     fn read(&mut self, task: &LogCollector, into: &mut Observation) -> io::Result<u64> {
-        let port = self.server.port;
         let log = match &mut self.log {
             Some(log) => log,
             None => {
@@ -295,7 +299,7 @@ impl LogSource {
         let polled = log.poll(&mut into.windows, &into.task.stop);
         note_ends(log, &self.server, into.servers());
         self.stated.note(log.reader());
-        self.stated.set_version(into.servers(), port, now());
+        self.stated.set_version(into.servers(), self.server.endpoint(), now());
         polled.map(|()| log.lines() - before)
     }
 }
@@ -303,7 +307,7 @@ impl LogSource {
 /// Passes on what a log says of the end of its server, and of connections to it.
 fn note_ends(log: &mut FollowedLog<InspectedLog>, server: &FoundServer, servers: &WatchedServers) {
     let LoggedEnds { began, events, clients } = log.take_ends();
-    servers.log(server.port, began, &events);
+    servers.log(server.endpoint(), began, &events);
     servers.clients_ended(server, clients);
 }
 
@@ -343,7 +347,7 @@ fn open(
     let mut place = InspectedLog::new(path, task.inspector.clone()).read_by(thread.clone());
     let file = FollowedFile::new(place.open()?, Some(thread));
     let has_appeared = ClockReading::now().since(&task.begun).elapsed > APPEARED;
-    let known = task.positions.of(server.port);
+    let known = task.positions.of(server.endpoint());
     let start = match &known {
         Some(known) => FollowStart::At(known.place.position),
         None if has_appeared && file.metadata()?.len() <= MAX_FROM_BEGINNING => FollowStart::Beginning,
@@ -354,10 +358,10 @@ fn open(
     let now = now();
     let reference_ms = i64::try_from(now.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
     let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
-    let server_name = local(server.port);
+    let server_name = server.endpoint();
     reader.collect_events(server_name, task.applications.watch(server_name));
     let following = LogFollowing {
-        port: server.port,
+        server: server_name,
         start: known,
         now,
         begun: task.begun.time,

@@ -11,7 +11,6 @@ use sonar_sys::privileges::{Duty, capability};
 use super::board::CollectorProblem;
 use super::clock_reading::ClockReading;
 use super::runner::{Collector, Observation};
-use crate::agent::servers::local;
 use crate::args::when::now;
 use crate::confinement::privileges;
 
@@ -49,7 +48,7 @@ impl Collector for MachineCollector {
                 .servers()
                 .all()
                 .iter()
-                .map(|server| WatchedProcess { pid: server.pid, server: local(server.port) })
+                .map(|server| WatchedProcess { pid: server.pid, server: server.endpoint() })
                 .collect();
             let MachineStep { at, values, events } = monitor.step(reader.read(&servers));
             let window = &mut into.windows.at(at).window;

@@ -21,6 +21,7 @@ mod known_servers;
 mod lives;
 mod log;
 mod machine;
+mod names;
 mod network;
 mod opener;
 mod options;

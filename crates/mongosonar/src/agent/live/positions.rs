@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
+use sonar_core::Endpoint;
 use sonar_core::history::SourcePositions;
 use sonar_core::observation::{LinePlace, LogStart, starts};
 
@@ -11,9 +12,9 @@ use crate::locking::lock;
 /// The most logs.
 const MAX_LOGS: usize = 1_024;
 
-/// Where the next line of each log is, by the port of its server.
+/// Where the next line of each log is, by its server.
 #[derive(Debug, Default)]
-pub struct LogPositions(Mutex<BTreeMap<u16, LogStart>>);
+pub struct LogPositions(Mutex<BTreeMap<Endpoint, LogStart>>);
 
 impl LogPositions {
     /// Those that were stored with the last windows.
@@ -21,23 +22,23 @@ impl LogPositions {
         Self(Mutex::new(starts(positions)))
     }
 
-    fn starts(&self) -> MutexGuard<'_, BTreeMap<u16, LogStart>> {
+    fn starts(&self) -> MutexGuard<'_, BTreeMap<Endpoint, LogStart>> {
         lock(&self.0)
     }
 
     /// Where to go on in the log of this server.
-    pub fn of(&self, port: u16) -> Option<LogStart> {
-        self.starts().get(&port).cloned()
+    pub fn of(&self, server: Endpoint) -> Option<LogStart> {
+        self.starts().get(&server).cloned()
     }
 
     /// Notes how far a log has been read.
-    pub fn set(&self, port: u16, place: LinePlace) {
+    pub fn set(&self, server: Endpoint, place: LinePlace) {
         let mut starts = self.starts();
         let is_full = starts.len() >= MAX_LOGS;
-        match starts.get_mut(&port) {
+        match starts.get_mut(&server) {
             Some(start) => start.place = place,
             None if is_full => {}
-            None => drop(starts.insert(port, LogStart { place, stored: Vec::new() })),
+            None => drop(starts.insert(server, LogStart { place, stored: Vec::new() })),
         }
     }
 }
@@ -47,6 +48,7 @@ mod tests {
     use sonar_core::observation::{FileIdentity, FollowPosition};
 
     use super::*;
+    use crate::agent::servers::local;
 
     #[test]
     fn positions_are_there_in_the_next_run_and_move_on() {
@@ -54,13 +56,13 @@ mod tests {
         let positions = LogPositions::stored(&stored.into());
         let identity = FileIdentity { device: 1, inode: u64::MAX };
         let position = FollowPosition { identity, offset: 1 << 40, checksum: u32::MAX };
-        let start = positions.of(5).unwrap();
+        let start = positions.of(local(5)).unwrap();
         assert_eq!((start.place, start.stored.len()), (LinePlace { position, read: 0 }, 1));
         let place = LinePlace { position, read: 7 };
-        positions.set(5, place);
-        positions.set(6, place);
-        assert_eq!(positions.of(5), Some(LogStart { place, ..start }));
-        assert_eq!(positions.of(6), Some(LogStart { place, stored: Vec::new() }));
-        assert_eq!(positions.of(7), None);
+        positions.set(local(5), place);
+        positions.set(local(6), place);
+        assert_eq!(positions.of(local(5)), Some(LogStart { place, ..start }));
+        assert_eq!(positions.of(local(6)), Some(LogStart { place, stored: Vec::new() }));
+        assert_eq!(positions.of(local(7)), None);
     }
 }

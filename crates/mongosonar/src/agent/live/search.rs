@@ -73,13 +73,15 @@ impl LiveAgent<'_> {
         self.note_answer(found.as_ref().err().map(unanswered));
         let Ok(found) = found else { return };
         let ports: Vec<u16> = found.iter().map(|server| server.port).collect();
-        self.lives.watch(&found);
         let (started, ended) = self.context.servers.set(found);
         self.context.servers.add_to(&mut self.servers);
         for (servers, what) in [(&ended, "ended"), (&started, "started")] {
             for server in servers.iter().filter(|_| !is_first) {
                 eprintln!("mongosonar: {} {} on port {} has {what}", server.name, server.pid, server.port);
             }
+        }
+        if !is_first {
+            self.lives.watch(&self.context.servers.all());
         }
         self.note_servers(&ended, &started);
         self.end_in_flight(&ended);
@@ -145,7 +147,7 @@ impl LiveAgent<'_> {
         let has_ended = states.iter().any(|(_, state)| *state == ProcessState::Ended);
         for logged in self.context.servers.take_logged() {
             match logged {
-                LoggedEnd::Begins(port, at) => self.lives.begins_shutdown(port, at),
+                LoggedEnd::Begins(server, at) => self.lives.begins_shutdown(server, at),
                 LoggedEnd::Ends(event) => self.lives.see(&event),
             }
         }
@@ -182,12 +184,13 @@ impl LiveAgent<'_> {
         }
         self.read_kernel_log();
         if let Some(known) = KnownServers::load(self.plan.folder) {
-            if !known.is_other_boot {
-                self.context.servers.keep_options(&known.servers);
-            }
+            self.context.servers.keep(&known);
+            self.context.servers.add_to(&mut self.servers);
             let events = self.lives.meanwhile(known, &self.context.servers.all(), self.now());
             events.into_iter().for_each(|event| self.event(event));
         }
+        // They have their names only now.
+        self.lives.watch(&self.context.servers.all());
         self.keep_servers();
     }
 
@@ -209,7 +212,7 @@ impl LiveAgent<'_> {
         let time = self.now();
         for server in ended {
             let is_logged = self.plan.settings.collectors.log && server.log.is_some();
-            let others = started.iter().filter(|other| other.port == server.port);
+            let others = started.iter().filter(|other| other.endpoint() == server.endpoint());
             let starts = others.map(|other| servers::started_at(other.started, time));
             self.lives.ended(server, is_logged, ended_at(starts, time));
             self.last_end = Some(self.instant());

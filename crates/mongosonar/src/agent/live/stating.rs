@@ -93,19 +93,18 @@ impl LiveAgent<'_> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let server = |server: &FoundServer| WatchedServer {
             name: server.name.clone(),
-            version: self.context.servers.version(server.port),
+            version: self.context.servers.version(server.endpoint()),
             pid: server.pid,
             port: server.port,
             log: path(&server.log),
-            log_problem: server
-                .no_log
-                .clone()
-                .or_else(|| self.context.board.problem(SourceId::of_server(CollectorKind::Log, server.port))),
+            log_problem: server.no_log.clone().or_else(|| {
+                self.context.board.problem(SourceId::of_server(CollectorKind::Log, server.endpoint()))
+            }),
             diagnostic_data: path(&server.diagnostic),
             diagnostic_problem: self
                 .context
                 .board
-                .problem(SourceId::of_server(CollectorKind::Internals, server.port)),
+                .problem(SourceId::of_server(CollectorKind::Internals, server.endpoint())),
         };
         let pid = std::process::id();
         let summary = summary(&self.assembler);

@@ -1,15 +1,17 @@
 //! The servers that run on this host now, as all threads see them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use sonar_core::Timestamp;
 use sonar_core::history::{Event, EventKind};
+use sonar_core::{Endpoint, Timestamp};
 
 use super::client_ends::ClientEnds;
 use super::inspector::FoundServer;
+use super::known_servers::KnownServers;
+use super::names::HistoryNames;
 use crate::agent::servers::LocalServers;
 use crate::locking::lock;
 
@@ -24,11 +26,11 @@ struct KnownVersion {
     version: String,
 }
 
-/// A process of another version than the one before it at its port.
+/// A process of another version than the one before it with its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundUpgrade {
-    /// The port.
-    pub port: u16,
+    /// Its name in the history.
+    pub server: Endpoint,
     /// When the process started, in clock ticks since boot.
     pub started: u64,
     /// The versions before and after.
@@ -38,8 +40,8 @@ pub struct FoundUpgrade {
 /// What a log says of the end of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LoggedEnd {
-    /// The server at this port began to shut down at this time.
-    Begins(u16, Timestamp),
+    /// This server began to shut down at this time.
+    Begins(Endpoint, Timestamp),
     /// It has shut down, or had not done so before this start.
     Ends(Event),
 }
@@ -65,12 +67,14 @@ impl ServerReach {
 #[derive(Debug, Default)]
 pub struct WatchedServers {
     found: Mutex<Arc<Vec<FoundServer>>>,
-    /// Their versions by port, where they are known.
-    versions: Mutex<BTreeMap<u16, KnownVersion>>,
+    /// Tells those with the same port apart.
+    names: Mutex<HistoryNames>,
+    /// Their versions, where they are known.
+    versions: Mutex<BTreeMap<Endpoint, KnownVersion>>,
     /// Processes of another version than those before them.
     upgrades: Mutex<Vec<FoundUpgrade>>,
-    /// The time of the last sample of `diagnostic.data` by port.
-    sampled: Mutex<BTreeMap<u16, Timestamp>>,
+    /// The time of the last sample of `diagnostic.data` by server.
+    sampled: Mutex<BTreeMap<Endpoint, Timestamp>>,
     /// The addresses of this host, besides loopback.
     addresses: Mutex<BTreeSet<IpAddr>>,
     /// Ends of servers found in logs. Windows, with the same events, come some seconds later.
@@ -86,7 +90,8 @@ impl WatchedServers {
     }
 
     /// Replaces them. Returns the servers that have started and those that have ended. A process keeps the settings that
-    /// it was first seen with, which it was started with: its configuration file may have been changed since.
+    /// it was first seen with, which it was started with: its configuration file may have been changed since. It keeps its
+    /// name in the history, too; see [`names`].
     pub fn set(&self, mut found: Vec<FoundServer>) -> (Vec<FoundServer>, Vec<FoundServer>) {
         let mut known = lock(&self.found);
         let key = |server: &FoundServer| (server.pid, server.started, server.port);
@@ -95,23 +100,32 @@ impl WatchedServers {
             all.iter().filter(is_new).cloned().collect()
         };
         keep_options(&mut found, &known);
+        lock(&self.names).give(&mut found, &known);
         let (started, ended) = (without(&found, &known), without(&known, &found));
         *known = Arc::new(found);
         (started, ended)
     }
 
-    /// The last run saw these servers: those that still run have the settings that they had then.
-    pub fn keep_options(&self, before: &[FoundServer]) {
+    /// The last run saw these servers: those that still run have the settings and names that they had then, and those that
+    /// have started again find their names again.
+    pub fn keep(&self, last: &KnownServers) {
+        // After a start of the machine, other processes may have their numbers and times.
+        let before: &[FoundServer] = if last.is_other_boot { &[] } else { &last.servers };
         let mut known = lock(&self.found);
         let mut found = known.to_vec();
         keep_options(&mut found, before);
+        let mut names = lock(&self.names);
+        // The names that were given without that knowledge are none to remember.
+        *names = HistoryNames::default();
+        names.remember(&last.servers);
+        names.give(&mut found, before);
         *known = Arc::new(found);
     }
 
     /// Notes what a log says of the end of a server, `began` and `events`.
-    pub fn log(&self, port: u16, began: Option<Timestamp>, events: &[Event]) {
+    pub fn log(&self, server: Endpoint, began: Option<Timestamp>, events: &[Event]) {
         let ends = events.iter().filter(|event| event.kind == EventKind::ServerStop).cloned();
-        let begin = began.map(|at| LoggedEnd::Begins(port, at));
+        let begin = began.map(|at| LoggedEnd::Begins(server, at));
         let mut logged = lock(&self.logged);
         logged.extend(begin.into_iter().chain(ends.map(LoggedEnd::Ends)));
         let excess = logged.len().saturating_sub(MAX_LOGGED);
@@ -183,15 +197,15 @@ impl WatchedServers {
         named.to_string_lossy().into_owned()
     }
 
-    /// The port of the server whose data folder a file is in.
-    pub fn of_file(&self, path: &str) -> Option<u16> {
+    /// The server whose data folder a file is in.
+    pub fn of_file(&self, path: &str) -> Option<Endpoint> {
         let all = self.all();
         let folder =
             |server: &FoundServer| server.dbpath.as_ref().map_or(0, |dbpath| dbpath.as_os_str().len());
         let has = |server: &&FoundServer| {
             server.dbpath.as_ref().is_some_and(|dbpath| std::path::Path::new(path).starts_with(dbpath))
         };
-        all.iter().filter(has).max_by_key(|server| folder(server)).map(|server| server.port)
+        all.iter().filter(has).max_by_key(|server| folder(server)).map(FoundServer::endpoint)
     }
 
     /// Notes the version of the process that is `server`. A process never has another version than before, so only
@@ -199,16 +213,20 @@ impl WatchedServers {
     pub fn set_version(&self, server: &FoundServer, version: &str) {
         let process = (server.pid, server.started);
         let mut versions = lock(&self.versions);
-        if versions.get(&server.port).is_some_and(|known| known.process == process) {
+        if versions.get(&server.endpoint()).is_some_and(|known| known.process == process) {
             return;
         }
         let known = KnownVersion { process, version: version.to_owned() };
-        if let Some(before) = versions.insert(server.port, known)
+        // One that still runs has another name now, because a server of this host has come to its port.
+        let all = self.all();
+        let runs = |(pid, started)| all.iter().any(|one| (one.pid, one.started) == (pid, started));
+        if let Some(before) = versions.insert(server.endpoint(), known)
             && before.version != version
+            && !runs(before.process)
         {
             let mut upgrades = lock(&self.upgrades);
             let versions = [before.version, version.to_owned()];
-            upgrades.push(FoundUpgrade { port: server.port, started: server.started, versions });
+            upgrades.push(FoundUpgrade { server: server.endpoint(), started: server.started, versions });
         }
     }
 
@@ -218,18 +236,18 @@ impl WatchedServers {
     }
 
     /// The version of a server, if it is known.
-    pub fn version(&self, port: u16) -> Option<String> {
-        lock(&self.versions).get(&port).map(|known| known.version.clone())
+    pub fn version(&self, server: Endpoint) -> Option<String> {
+        lock(&self.versions).get(&server).map(|known| known.version.clone())
     }
 
     /// Notes the time of the last sample of a server's `diagnostic.data`.
-    pub fn set_sampled(&self, port: u16, last: Timestamp) {
-        lock(&self.sampled).insert(port, last);
+    pub fn set_sampled(&self, server: Endpoint, last: Timestamp) {
+        lock(&self.sampled).insert(server, last);
     }
 
     /// The time of the last sample of a server's `diagnostic.data`; `None` if it has had none.
-    pub fn sampled_until(&self, port: u16) -> Option<Timestamp> {
-        lock(&self.sampled).get(&port).copied()
+    pub fn sampled_until(&self, server: Endpoint) -> Option<Timestamp> {
+        lock(&self.sampled).get(&server).copied()
     }
 
     /// This host has these addresses now, besides loopback.
@@ -242,11 +260,24 @@ impl WatchedServers {
         lock(&self.addresses).contains(&ip)
     }
 
+    /// The name in the history of the server that listens there in a network of its own; the address itself if none does.
+    pub fn name_of(&self, at: Endpoint) -> Endpoint {
+        let is_there = |one: &&FoundServer| {
+            one.port == at.port && one.network.as_ref().is_some_and(|all| all.contains(&at.ip()))
+        };
+        self.all().iter().find(is_there).map_or(at, FoundServer::endpoint)
+    }
+
     /// Adds them to the servers that ran before: a connection to one that has ended is still named as before. The
     /// addresses are those of now.
     pub fn add_to(&self, servers: &mut LocalServers) {
-        servers.ports.extend(self.all().iter().map(|server| server.port));
+        let all = self.all();
+        servers.ports.extend(all.iter().map(|server| server.port));
         servers.addresses.clone_from(&lock(&self.addresses));
+        for server in all.iter() {
+            let of = |ip: &IpAddr| SocketAddr::new(*ip, server.port).into();
+            servers.add_elsewhere(server.network.iter().flatten().map(of), server.endpoint());
+        }
     }
 }
 
@@ -267,6 +298,7 @@ mod tests {
     use sonar_decode::EndedClient;
 
     use super::*;
+    use crate::agent::servers::local;
 
     fn server(pid: u32, port: u16, dbpath: &str) -> FoundServer {
         FoundServer {
@@ -286,8 +318,8 @@ mod tests {
         let (started, ended) = watched.set(vec![server(3, 5, "/a"), server(2, 6, "/a/b")]);
         let pids = |servers: Vec<FoundServer>| servers.iter().map(|server| server.pid).collect::<Vec<_>>();
         assert_eq!((pids(started), pids(ended)), (vec![3], vec![1]));
-        assert_eq!(watched.of_file("/a/collection-1.wt"), Some(5));
-        assert_eq!(watched.of_file("/a/b/index-1.wt"), Some(6));
+        assert_eq!(watched.of_file("/a/collection-1.wt"), Some(local(5)));
+        assert_eq!(watched.of_file("/a/b/index-1.wt"), Some(local(6)));
         assert_eq!(watched.of_file("/ab/index-1.wt"), None);
     }
 
@@ -307,7 +339,8 @@ mod tests {
         assert_eq!((started, ended, cache(&watched).as_deref()), (vec![], vec![], Some("2")));
         assert_eq!(watched.set(vec![with(2, "4")]).0, [with(2, "4")]);
         // What an earlier run of the agent saw.
-        watched.keep_options(&[with(1, "1"), with(2, "3"), server(2, 6, "/b")]);
+        let servers = vec![with(1, "1"), with(2, "3"), server(2, 6, "/b")];
+        watched.keep(&KnownServers { servers, ..KnownServers::default() });
         assert_eq!(cache(&watched).as_deref(), Some("3"));
     }
 
@@ -321,7 +354,10 @@ mod tests {
             watched.add_to(&mut servers);
         }
         assert!(watched.has_address(new) && !watched.has_address(old));
-        assert_eq!(servers, LocalServers { ports: [5].into(), addresses: [new].into() });
+        assert_eq!(
+            servers,
+            LocalServers { ports: [5].into(), addresses: [new].into(), ..LocalServers::default() }
+        );
         watched.set(Vec::new());
         watched.add_to(&mut servers);
         assert_eq!(servers.ports, [5].into(), "a connection to it may still be named");
@@ -374,14 +410,62 @@ mod tests {
     }
 
     #[test]
+    fn two_servers_with_one_port_have_a_name_each_on_all_of_their_addresses() {
+        let contained = |pid, ips: [&str; 2]| FoundServer {
+            network: Some(ips.map(|ip| ip.parse().unwrap()).into()),
+            ..server(pid, 5, "/data/db")
+        };
+        let (watched, mut servers) = (WatchedServers::default(), LocalServers::default());
+        let (first, second) =
+            (contained(1, ["172.17.0.2", "fd00::2"]), contained(2, ["172.17.0.3", "fd00::3"]));
+        let at = |text: &str| Endpoint::from(text.parse::<SocketAddr>().unwrap());
+        watched.set(vec![first.clone()]);
+        watched.set(vec![first.clone(), second.clone()]);
+        watched.add_to(&mut servers);
+        let addresses =
+            ["172.17.0.2:5", "[fd00::2]:5", "172.17.0.3:5", "[fd00::3]:5", "172.17.0.3:6"].map(at);
+        let expected = [local(5), local(5), addresses[2], addresses[2], addresses[4]];
+        assert_eq!(addresses.map(|address| servers.name(address)), expected);
+        assert_eq!(addresses.map(|address| watched.name_of(address)), expected);
+        // What is known of one is not of the other.
+        for (server, version) in watched.all().iter().zip(["7.0.5", "8.0.1"]) {
+            watched.set_version(server, version);
+            watched.set_sampled(server.endpoint(), Timestamp::from_unix(u64::from(server.pid), 0));
+        }
+        assert_eq!(watched.take_upgrades(), []);
+        assert_eq!(watched.version(addresses[2]).as_deref(), Some("8.0.1"));
+        assert_eq!(watched.sampled_until(local(5)), Some(Timestamp::from_unix(1, 0)));
+        // The next run of the agent finds them in another order.
+        let before = watched.all();
+        let next = WatchedServers::default();
+        next.set(vec![second]);
+        next.set(vec![contained(1, ["172.17.0.2", "fd00::2"]), before[1].clone()]);
+        let mut last = KnownServers { servers: before.to_vec(), ..KnownServers::default() };
+        next.keep(&last);
+        assert_eq!(next.all(), before);
+        // After a start of the machine, other processes are at their addresses, and the second one was first.
+        last.is_other_boot = true;
+        let again = WatchedServers::default();
+        let second = contained(1, ["172.17.0.3", "fd00::3"]);
+        again.set(vec![second, contained(2, ["172.17.0.2", "fd00::2"])]);
+        assert_eq!(again.all()[0].endpoint(), local(5));
+        again.keep(&last);
+        let names: Vec<Endpoint> = again.all().iter().map(FoundServer::endpoint).collect();
+        assert_eq!(names, [addresses[2], local(5)]);
+    }
+
+    #[test]
     fn what_logs_say_of_ends_waits_until_it_is_taken() {
         let watched = WatchedServers::default();
         let event = |kind| Event::new(Timestamp::from_unix(5, 0), kind, sonar_core::Endpoint::default(), "");
         let (stop, start) = (event(EventKind::ServerStop), event(EventKind::ServerStart));
         let began = Timestamp::from_unix(4, 0);
-        watched.log(5, Some(began), &[start, stop.clone()]);
-        assert_eq!(watched.take_logged(), [LoggedEnd::Begins(5, began), LoggedEnd::Ends(stop.clone())]);
-        (0..1_000).for_each(|_| watched.log(5, None, std::slice::from_ref(&stop)));
+        watched.log(local(5), Some(began), &[start, stop.clone()]);
+        assert_eq!(
+            watched.take_logged(),
+            [LoggedEnd::Begins(local(5), began), LoggedEnd::Ends(stop.clone())]
+        );
+        (0..1_000).for_each(|_| watched.log(local(5), None, std::slice::from_ref(&stop)));
         assert_eq!(watched.take_logged().len(), MAX_LOGGED);
     }
 
@@ -398,9 +482,14 @@ mod tests {
         for (process, version) in [(&third, "8.0.1"), (&third, "7.0.5"), (&third, "8.0.1")] {
             watched.set_version(process, version);
         }
-        assert_eq!(watched.version(5).as_deref(), Some("8.0.1"));
+        assert_eq!(watched.version(local(5)).as_deref(), Some("8.0.1"));
         let versions = ["7.0.5", "8.0.1"].map(str::to_owned);
-        assert_eq!(watched.take_upgrades(), [FoundUpgrade { port: 5, started: 3, versions }]);
+        assert_eq!(watched.take_upgrades(), [FoundUpgrade { server: local(5), started: 3, versions }]);
+        assert_eq!(watched.take_upgrades(), []);
+        // A server of this host takes the name of one in a container, which runs on.
+        let contained = FoundServer { network: Some(["10.0.0.2".parse().unwrap()].into()), ..third.clone() };
+        watched.set(vec![contained, first]);
+        watched.set_version(&server(4, 5, "/a"), "7.0.5");
         assert_eq!(watched.take_upgrades(), []);
     }
 }

@@ -13,6 +13,7 @@ use sonar_decode::log::LogSettings;
 
 use super::*;
 use crate::agent::memory_store::MemoryStore;
+use crate::agent::servers::local;
 use crate::input::follow::FollowStart;
 use crate::input::follow::path::FollowedPath;
 
@@ -90,11 +91,11 @@ struct LogAgent {
 
 impl LogAgent {
     fn start(store: MemoryStore, server: &LoggingServer) -> Self {
-        let start = starts(&store.positions()).remove(&PORT);
+        let start = starts(&store.positions()).remove(&local(PORT));
         let from = start.as_ref().map_or(FollowStart::Beginning, |at| FollowStart::At(at.place.position));
         let follower = FileFollower::new(FollowedPath(server.log()), None, from).unwrap();
         let now = at(server.second);
-        let following = LogFollowing { port: PORT, start, now, begun: now, knows_settings: false };
+        let following = LogFollowing { server: local(PORT), start, now, begun: now, knows_settings: false };
         let (to, parts) = sync_channel(100_000);
         Self {
             log: FollowedLog::new(follower, LogReader::new(LogSettings::default()), following),

@@ -10,6 +10,7 @@ use super::super::inspector::tests::with_log;
 use super::super::runner::{CollectorContext, CollectorTask};
 use super::*;
 use crate::agent::part_channel::{PartReceiver, part_channel};
+use crate::agent::servers::local;
 use crate::confinement::start_gate::StartGate;
 
 const PORT: u16 = 27_017;
@@ -109,7 +110,7 @@ fn a_log_that_is_read_again_soon_was_observed() {
     let mut follower = LogsFollower::new(&host.task);
     host.into.servers().set(vec![host.server.clone()]);
     follower.poll(&mut host.into);
-    let source = follower.sources.get_mut(&PORT).unwrap();
+    let source = follower.sources.get_mut(&local(PORT)).unwrap();
     let since = ClockReading::now().time;
     let after = |seconds: u64| since.plus_ns(seconds * 1_000_000_000);
     assert!(source.is_observed(after(100)));

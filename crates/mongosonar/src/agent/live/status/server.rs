@@ -191,6 +191,7 @@ impl<'a> PolledServer<'a> {
 
     fn connect(&mut self) -> Result<ServerConnection, String> {
         let name = endpoint(self.host, |ip| self.into.servers().has_address(ip))?;
+        let name = self.into.servers().name_of(name);
         self.name = Some(name);
         let server = Server::connect_alone(self.target, self.host, CollectorKind::Status.name());
         let server = server.map_err(|error| error.to_string())?;
@@ -204,7 +205,7 @@ impl<'a> PolledServer<'a> {
     /// The process of the server, if it runs on this host.
     fn found(&self) -> Option<FoundServer> {
         let all = self.into.servers().all();
-        all.iter().find(|server| self.name == Some(local(server.port))).cloned()
+        all.iter().find(|server| self.name == Some(server.endpoint())).cloned()
     }
 
     /// Asks for one thing, unless that failed a short time ago: what the user may not ask for is noted, and the rest
@@ -319,7 +320,7 @@ impl<'a> PolledServer<'a> {
         }
         // It takes a while until the first sample comes.
         let is_young = || (now().since(self.begun) < MAX_SILENCE_NS).then_some(self.begun);
-        self.into.servers().sampled_until(self.name?.port).or_else(is_young)
+        self.into.servers().sampled_until(self.name?).or_else(is_young)
     }
 
     /// Decides on samples; one of a time before the clock was set back waits no longer. Each window has the figures of one source: those of `diagnostic.data`, where the server
