@@ -189,25 +189,36 @@ fn reading(command: &Command) -> Option<FileReading<'_>> {
     match command {
         Command::Queries(args) => args.reading(),
         Command::Logs(LogsCommand::Report(args)) => Some(args.reading()),
-        Command::Profiler(ProfilerCommand::Report(args)) => {
-            profiler::reads_files(args).then(|| args.digest.reading())
-        }
+        Command::Profiler(command) => match command {
+            ProfilerCommand::Report(args) => profiler::reads_files(args).then(|| args.digest.reading()),
+            ProfilerCommand::Status(_)
+            | ProfilerCommand::Set(_)
+            | ProfilerCommand::Tail(_)
+            | ProfilerCommand::Impact(_) => None,
+        },
         Command::Report(args) => Some(args.reading()),
         Command::Compare(args) => Some(args.reading()),
         Command::WhatChanged(args) => Some(of_store(&args.store).with_page(args.html.as_ref())),
         Command::Timeline(args) => Some(of_store(&args.store).with_page(args.html.as_ref())),
-        Command::Disk(DiskCommand::Bench(args)) => {
-            Some(FileReading::of(args.compare.as_deref()?).with_page(args.html.as_ref()))
-        }
-        Command::Disk(DiskCommand::Estimate(args)) => Some(FileReading::of(args.run.as_ref())),
-        Command::Disk(DiskCommand::Stat(args)) => args.past.is_asked().then(|| of_store(&args.past.store)),
+        Command::Disk(command) => match command {
+            DiskCommand::Bench(args) => {
+                Some(FileReading::of(args.compare.as_deref()?).with_page(args.html.as_ref()))
+            }
+            DiskCommand::Estimate(args) => Some(FileReading::of(args.run.as_ref())),
+            DiskCommand::Stat(args) => args.past.is_asked().then(|| of_store(&args.past.store)),
+            DiskCommand::Check(_) => None,
+        },
         Command::Io(command) => command.reading(),
         Command::Stacks(args) => {
             let StacksCommand::Compare(args) = args.command.as_ref()?;
             Some(FileReading::of([&args.before, &args.after]).with_page(args.html.as_ref()))
         }
         Command::Ftdc(command) => Some(command.reading()),
-        _ => None,
+        Command::Why(_)
+        | Command::Agent(_)
+        | Command::Doctor(_)
+        | Command::Completions { .. }
+        | Command::Man { .. } => None,
     }
 }
 

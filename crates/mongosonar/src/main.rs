@@ -1,4 +1,4 @@
-//! The binary: arguments, configuration, threads, signals, exit codes. It joins the rooms and does
+//! The binary: arguments, configuration, threads, signals, exit codes. It joins the other crates and does
 //! nothing else.
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! A baseline of earlier operations: finds rows that are new or slower since then.
 //!
-//! [`compare`](crate::compare) compares two finished digests once. A baseline is compared again and again
+//! [`compare`](crate::significance) compares two finished digests once. A baseline is compared again and again
 //! with live figures, so its test is stricter: on average one comparison in [`LOOKS`] gives a false alarm.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry as Place;
 
 use foldhash::quality::RandomState;
 
-use crate::compare::{MIN_CALLS, MIN_EFFECT, Shift, dispersion, holm_at, shift};
+use crate::significance::{MIN_CALLS, MIN_EFFECT, Shift, dispersion, holm_at, shift};
 use crate::{Class, Digest, GroupBy, Histogram, Identity, Row, ShapeId, Subject, Timeline};
 
 /// One comparison in this many, over all rows together, may call something slower that is not.

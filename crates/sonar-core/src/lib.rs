@@ -4,11 +4,9 @@
 //! the workspace may import it; it imports none of them.
 #![forbid(unsafe_code)]
 
-mod application_names;
 pub mod baseline;
 pub mod changes;
 pub mod command_types;
-pub mod compare;
 pub mod coverage;
 pub mod current;
 pub mod digest;
@@ -24,6 +22,7 @@ pub mod history;
 mod history_digest;
 pub mod impact;
 pub mod internals;
+mod known_drivers;
 pub mod machine;
 pub mod notices;
 pub mod observation;
@@ -39,6 +38,7 @@ mod row_totals;
 pub mod sample;
 mod server_version;
 pub mod shape;
+pub mod significance;
 pub mod source;
 pub mod stacks;
 pub mod sum;

@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 
 use foldhash::quality::RandomState;
 
-use crate::application_names::ApplicationNames;
 use crate::figures::{Apps, Clients, Figures, Record, ServerFigures};
+use crate::known_drivers::KnownDrivers;
 use crate::sum::Sum;
 use crate::time_split::RowSplit;
 use crate::{Application, Class, Endpoint, Identity, Role, ShapeId, ShapeInfo, Source};
@@ -374,12 +374,12 @@ impl Row {
 
     /// Replaces each application that is only a name by the one that has this name; returns whether it is itself about
     /// such a one.
-    pub(crate) fn name_applications(&mut self, names: &ApplicationNames) -> bool {
+    pub(crate) fn name_applications(&mut self, known: &KnownDrivers) -> bool {
         for observed in self.observed.iter_mut().flatten() {
-            observed.apps.rename(|app| names.meant_by(app).cloned());
+            observed.apps.rename(|app| known.meant_by(app).cloned());
         }
         let Subject::App(app) = &mut self.subject else { return false };
-        let Some(meant) = names.meant_by(app) else { return false };
+        let Some(meant) = known.meant_by(app) else { return false };
         *app = meant.clone();
         true
     }

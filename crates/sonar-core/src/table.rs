@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
-use crate::application_names::ApplicationNames;
 use crate::figures::Record;
 use crate::histogram::LatencyBucket;
+use crate::known_drivers::KnownDrivers;
 use crate::row::{Row, RowKeyRef, SubjectRef};
 use crate::time_split::{RowSplit, WireOperation};
 use crate::{Class, Endpoint, Operation, Role, ShapeId, Source};
@@ -281,9 +281,9 @@ impl Table {
 
     /// Replaces each application that is only a name by the one that has this name; rows that are then about the same one
     /// are added up.
-    pub(crate) fn name_applications(&mut self, names: &ApplicationNames) {
+    pub(crate) fn name_applications(&mut self, known: &KnownDrivers) {
         let mut is_changed = false;
-        self.rows.iter_mut().for_each(|row| is_changed |= row.name_applications(names));
+        self.rows.iter_mut().for_each(|row| is_changed |= row.name_applications(known));
         if is_changed {
             let mut old = std::mem::replace(self, Self::new(self.by, self.purpose));
             self.most = old.most;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::application_names::ApplicationNames;
 use crate::figures::{Figures, Record};
+use crate::known_drivers::KnownDrivers;
 use crate::table::{GroupBy, Table};
 use crate::{
     Class, CommandTypes, Coverage, Endpoint, InFlightOperations, Operation, Outcome, ShapeInfo, Source,
@@ -97,15 +97,15 @@ impl Window {
     /// Joins what sources say of the same application where one of them knows its driver too and the other only its name,
     /// unless applications with different drivers have that name.
     pub fn join_applications(&mut self) {
-        let mut names = ApplicationNames::default();
+        let mut known = KnownDrivers::default();
         for row in self.apps.iter() {
             if let Subject::App(app) = &row.subject {
-                names.add(app);
+                known.add(app);
             }
         }
-        if !names.is_empty() {
-            self.apps.name_applications(&names);
-            self.shapes.name_applications(&names);
+        if !known.is_empty() {
+            self.apps.name_applications(&known);
+            self.shapes.name_applications(&known);
         }
     }
 

@@ -12,7 +12,8 @@ use sonar_core::ServerVersion;
 use sonar_core::profiler::Fill;
 
 use crate::error::{COMMAND_NOT_FOUND, NAMESPACE_NOT_FOUND, Result, ServerError};
-use crate::server::{Link, Server, ServerInfo, number, time, whole};
+use crate::server::{Link, Server, number, time, whole};
+use crate::server_info::ServerInfo;
 use crate::stop::StopFlag;
 
 /// The collection that a profiler writes to.

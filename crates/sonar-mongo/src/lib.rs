@@ -15,6 +15,7 @@ pub mod load;
 mod reach;
 pub mod reorder;
 mod server;
+mod server_info;
 pub mod status;
 mod stop;
 pub mod tail;
@@ -22,7 +23,8 @@ mod target;
 mod unreachable;
 
 pub use error::{Result, ServerError};
-pub use server::{Server, ServerInfo};
+pub use server::Server;
+pub use server_info::ServerInfo;
 pub use stop::StopFlag;
 pub use target::{Target, is_connection_string, is_host_and_port};
 pub use unreachable::{Unreachable, without_number};

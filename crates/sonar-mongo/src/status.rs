@@ -9,7 +9,8 @@ use mongodb::options::ServerAddress;
 
 use crate::control::OWN_DATABASES;
 use crate::error::{COMMAND_NOT_FOUND, NAMESPACE_NOT_FOUND, Result, ServerError};
-use crate::server::{self, FERRETDB, NOT_A_COLLECTION, Server, number, whole};
+use crate::server::{self, NOT_A_COLLECTION, Server, number, whole};
+use crate::server_info::FERRETDB;
 use crate::target::Target;
 
 /// How long a server may work on a command, in milliseconds.

@@ -12,8 +12,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sonar_sys::privileges::{Duty, capability, limit_files};
+use sonar_sys::privileges::{Duty, limit_files};
 
+use crate::confinement::helper_capabilities::ROTATING;
 use crate::confinement::helper_channel::{self, HelperChannel, answer_with};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::outfile::cannot_create;
@@ -143,9 +144,8 @@ impl SeriesFiles {
         let serving = series.clone();
         let helper = if with_helper {
             let what = "writing more than one file";
-            let keep = &[capability::DAC_OVERRIDE];
             let memory = privileges::HELPER_BYTES;
-            let task = HelperTask { name: "sonar-rotate", what, memory, keep, duty: Duty::Writing };
+            let task = HelperTask { name: "sonar-rotate", what, memory, keep: ROTATING, duty: Duty::Writing };
             privileges::helper(task, move |socket| {
                 // It stays root. A kernel without Landlock is named where the command gives up its own privileges.
                 let _ = limit_files(&[], &[&serving.folder]);

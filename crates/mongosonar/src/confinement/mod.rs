@@ -1,6 +1,7 @@
 //! What a process and its threads may still do, and how they ask a helper that may do more.
 
 pub mod file_reading;
+pub mod helper_capabilities;
 pub mod helper_channel;
 pub mod privileges;
 pub mod reading_apart;

@@ -20,15 +20,11 @@ use super::args::CheckArgs;
 use super::place::folder;
 use super::{process, version};
 use crate::confinement::{privileges, start_order};
-use crate::exit::{OK, usage};
+use crate::exit::{OK, PROBLEM, WORSE, usage};
 use crate::servers::configuration::{ServerConfiguration, named_log};
 use crate::servers::own_files::OwnFiles;
 use crate::{screen, servers};
 
-/// There are warnings.
-const WARNINGS: u8 = 4;
-/// There are problems.
-const PROBLEMS: u8 = 5;
 /// mongod's own default.
 const DEFAULT_DBPATH: &str = "/data/db";
 
@@ -46,8 +42,8 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     out.flush()?;
     Ok(match report.worst() {
         Grade::Ok => OK,
-        Grade::Warning => WARNINGS,
-        Grade::Problem => PROBLEMS,
+        Grade::Warning => WORSE,
+        Grade::Problem => PROBLEM,
     })
 }
 

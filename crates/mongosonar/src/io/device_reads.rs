@@ -9,8 +9,9 @@ use std::os::unix::net::UnixStream;
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
 use sonar_sys::host::listeners::Listener;
-use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::privileges::Duty;
 
+use crate::confinement::helper_capabilities::INSPECTING;
 use crate::confinement::helper_channel::{HelperChannel, answer, serve};
 use crate::confinement::privileges::{self, HELPER_BYTES, HelperTask};
 use crate::servers;
@@ -35,7 +36,7 @@ impl ReadsHelper {
             name: "sonar-reads",
             what: "counting what a server reads from its devices",
             memory: HELPER_BYTES,
-            keep: &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH],
+            keep: INSPECTING,
             duty: Duty::Observing,
         };
         privileges::helper(task, answer_all).and_then(HelperChannel::new).map(Self)

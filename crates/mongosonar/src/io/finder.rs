@@ -8,17 +8,15 @@ use std::path::{Path, PathBuf};
 
 use sonar_sys::ebpf::{FileKey, PseudoFolders};
 use sonar_sys::helper::Helper;
-use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::privileges::Duty;
 use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 use super::paths::{FoundFile, Paths, PseudoPaths};
+pub use crate::confinement::helper_capabilities::INSPECTING;
 use crate::confinement::privileges::{self, HelperTask};
 
 /// The longest path to accept from the helper, in bytes.
 const MAX_PATH: usize = 16 * 1024;
-
-/// The capabilities for inspecting other users' processes and their folders.
-pub const INSPECTING: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
 
 /// Finds paths, here or in the helper.
 pub enum PathFinder {

@@ -15,8 +15,9 @@ use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
 use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
-use super::finder::{INSPECTING, array};
+use super::finder::array;
 use super::paths::Folder;
+use crate::confinement::helper_capabilities::INSPECTING;
 use crate::confinement::privileges::{self, HelperTask};
 use crate::servers;
 

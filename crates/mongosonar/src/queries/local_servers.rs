@@ -13,10 +13,11 @@ use sonar_sys::Host;
 use sonar_sys::helper::Helper;
 use sonar_sys::host::listeners::Listener;
 use sonar_sys::interfaces;
-use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::privileges::Duty;
 use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 use crate::args::when::now;
+use crate::confinement::helper_capabilities::INSPECTING;
 use crate::confinement::privileges::{self, HelperTask};
 use crate::servers::{self, ListeningPort};
 
@@ -268,10 +269,9 @@ fn serve(socket: UnixStream, mut look: impl FnMut() -> ServerNews) -> io::Result
 
 /// Starts the helper that looks for servers.
 fn helper() -> Option<SearchHelper> {
-    const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
     let what = "following the servers of this host";
     let memory = privileges::HELPER_BYTES;
-    let task = HelperTask { name: "sonar-servers", what, memory, keep: KEPT, duty: Duty::Reading };
+    let task = HelperTask { name: "sonar-servers", what, memory, keep: INSPECTING, duty: Duty::Reading };
     let process = privileges::helper(task, |socket| {
         let mut known = KnownProcesses::default();
         serve(socket, || known.look(&Host::live(), now()))

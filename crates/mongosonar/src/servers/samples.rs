@@ -15,9 +15,10 @@ use sonar_sys::Host;
 use sonar_sys::host::listeners::{FoundListeners, ListenerOrigin};
 use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
-use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::privileges::Duty;
 use sonar_sys::questions::HelperAnswer;
 
+use crate::confinement::helper_capabilities::INSPECTING;
 use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
@@ -182,10 +183,9 @@ impl ServerSamples {
         if !confined {
             return Some(Self(Arc::new(SamplePlace::Here(Mutex::new(SampleSearch::new())))));
         }
-        const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
         let what = "reading the diagnostic.data of servers";
         let memory = privileges::HELPER_BYTES;
-        let task = HelperTask { name: "sonar-samples", what, memory, keep: KEPT, duty: Duty::Reading };
+        let task = HelperTask { name: "sonar-samples", what, memory, keep: INSPECTING, duty: Duty::Reading };
         let helper = privileges::helper(task, serve)?;
         Some(Self(Arc::new(SamplePlace::There(HelperChannel::new(helper)?))))
     }

@@ -18,7 +18,7 @@ use sonar_decode::stacks::Mapping;
 use sonar_sys::Host;
 use sonar_sys::helper::{Helper, PATIENCE};
 use sonar_sys::host::process::RunningProgram;
-use sonar_sys::privileges::{Duty, capability, works_without};
+use sonar_sys::privileges::{Duty, works_without};
 use sonar_sys::questions::{HelperAnswer, answer_all};
 use sonar_sys::split::SplitTracer;
 use sonar_sys::stacks::StackSampler;
@@ -26,6 +26,7 @@ use sonar_sys::stacks::StackSampler;
 use super::following::{self, FollowedServers};
 use super::helper_socket::HelperSocket;
 use super::mapped;
+use crate::confinement::helper_capabilities::{FOLLOWING_STARTS, FOLLOWING_STARTS_BY_MAPS, SAMPLING};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::confinement::start_order::{self, StartStep};
 use crate::io::finder::array;
@@ -48,25 +49,11 @@ const MAX_MAPS: usize = 5 << 20;
 /// The last byte of an answer of bytes: it is one, or it is why there is none.
 const DONE: u8 = 1;
 const FAILED: u8 = 0;
-/// What the helper keeps, as far as the program has it.
-const KEPT: &[u32] = &[
-    capability::SYS_PTRACE,
-    capability::DAC_READ_SEARCH,
-    capability::BPF,
-    capability::PERFMON,
-    capability::CHECKPOINT_RESTORE,
-];
 
 /// The stack of a thread that answers for one server.
 const STACK_BYTES: usize = 96 << 10;
 /// The most servers that start later to answer for at once.
 const MAX_LATER: usize = 64;
-/// What the helper for servers that start later keeps.
-const KEPT_LATER: &[u32] =
-    &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH, capability::CHECKPOINT_RESTORE];
-/// The same before Linux 5.19, where the kernel may refuse to read eBPF maps without it.
-const KEPT_FOR_MAPS: &[u32] =
-    &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH, capability::CHECKPOINT_RESTORE, capability::BPF];
 
 /// Where stacks and files of a process come from.
 pub struct StackSource {
@@ -96,7 +83,8 @@ impl LaterSources {
     /// before starting any thread.
     pub fn start(tracer: &SplitTracer) -> Option<Self> {
         let what = "following servers that start later";
-        let keep = if works_without(|| tracer.is_readable()) { KEPT_LATER } else { KEPT_FOR_MAPS };
+        let keep =
+            if works_without(|| tracer.is_readable()) { FOLLOWING_STARTS } else { FOLLOWING_STARTS_BY_MAPS };
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
         let memory = privileges::FUNCTIONS_HELPER_BYTES;
         let task = HelperTask { name: "sonar-functions", what, memory, keep, duty: Duty::Reading };
@@ -290,7 +278,7 @@ fn serve(process: RunningProgram, socket: UnixStream) -> io::Result<()> {
     let sampler = StackSampler::start(process).map_err(exit_message).and_then(|sampler| {
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
         let memory = privileges::STACKS_HELPER_BYTES;
-        let confined = privileges::confine_helper("sonar-stacks", memory, KEPT, Duty::Reading);
+        let confined = privileges::confine_helper("sonar-stacks", memory, SAMPLING, Duty::Reading);
         confined.map_err(|error| format!("privileges cannot be dropped: {error}")).map(|()| sampler)
     });
     match sampler {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{ChangeKind, ErrorChange, HistoryChange};
 use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, served};
-use crate::compare::{Rate, holm_at};
+use crate::significance::{Rate, holm_at};
 use crate::{Endpoint, Source, Timestamp};
 
 /// Fewer errors are not reported.

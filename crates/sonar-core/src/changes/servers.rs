@@ -7,9 +7,9 @@ use statrs::distribution::{DiscreteCDF, Poisson};
 use super::change::{ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure};
 use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, served};
 use super::splits::chance;
-use crate::compare::holm_at;
 use crate::files::ThreadRole;
 use crate::history::{HistoryWindow, SeriesKey, SeriesSubject, metrics};
+use crate::significance::holm_at;
 use crate::{Endpoint, ShapeId, Source, Subject};
 
 /// The minimum number of windows before for saying what is usual.

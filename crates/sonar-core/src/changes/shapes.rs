@@ -9,10 +9,10 @@ use super::holds::{Hold, Waited};
 use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began};
 use super::stalls::LONG_NS;
 use super::tracks::{BySide, Merged, ShapeStall, ShapeTrack, held_later, mean_ns, tracks};
-use crate::compare::{MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, examined, holm_at, ranks, shift};
 use crate::figures::Figures;
 use crate::histogram::index_of;
 use crate::history::HistoryWindow;
+use crate::significance::{MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, examined, holm_at, ranks, shift};
 use crate::timeline::TimeBucket;
 use crate::{Histogram, Source, Timeline, Timestamp};
 

@@ -6,7 +6,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::change::{GrownTime, SplitChange, SplitGrowth};
 use crate::ShapeInfo;
-use crate::compare::{MIN_CALLS, MIN_FACTOR, holm_at};
+use crate::significance::{MIN_CALLS, MIN_FACTOR, holm_at};
 use crate::time_split::{OTHER, RowSplit, TimePart};
 
 /// The minimum number of parts of the time before for saying what is usual.

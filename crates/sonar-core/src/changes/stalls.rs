@@ -1,10 +1,10 @@
 //! Operations of a shape that took far longer than its others: what waited for something, and the rest apart from it.
 
 use super::holds::{Hold, Waited};
-use crate::compare::MIN_CALLS;
 use crate::figures::Figures;
 use crate::histogram::upper_bound_ns;
 use crate::history::{HistoryWindow, Span};
+use crate::significance::MIN_CALLS;
 use crate::{Histogram, Timestamp};
 
 /// The time from which on a single operation of a new shape is reported.

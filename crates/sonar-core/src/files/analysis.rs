@@ -5,8 +5,8 @@ use hashbrown::HashMap;
 
 use super::access::{AccessKind, IoAccess};
 use super::distance::AccessStep;
+use super::file_accesses::FilePattern;
 use super::in_flight::DeviceDepth;
-use super::pattern::FilePattern;
 use super::phase::{MAX_SLICES, Phase, phases};
 use crate::Timestamp;
 

@@ -1,13 +1,13 @@
 //! How the reads of files differ between two recordings, beyond chance.
 //!
-//! Latencies are compared as those of operations are (see [`crate::compare`]), and so are reads per second. Reads of the
+//! Latencies are compared as those of operations are (see [`crate::significance`]), and so are reads per second. Reads of the
 //! same moment are not independent, so the slices of each file say how much more than chance its figures vary. The p values
 //! of all files are corrected together.
 
 use super::phase::MAX_SLICES;
 use super::{Analysis, FilePattern};
 use crate::Histogram;
-use crate::compare::{MIN_EFFECT, MIN_FACTOR, Rate, Shift, dispersion_of, holm, rate_over, shift};
+use crate::significance::{MIN_EFFECT, MIN_FACTOR, Rate, Shift, dispersion_of, holm, rate_over, shift};
 use crate::timeline::TimeBucket;
 
 /// How the reads of a file changed from one recording, A, to another, B.

@@ -3,6 +3,6 @@
 
 mod bounded;
 mod changes;
-mod compare;
 mod histogram_peers;
 mod io_model;
+mod significance;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sonar_core::compare::{
+use sonar_core::significance::{
     ALPHA, MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, Sensitivity, Shift, dispersion, examined, growth, holm,
     least_more, least_slower, rate, shift,
 };

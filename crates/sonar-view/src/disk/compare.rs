@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sonar_core::compare::holm;
 use sonar_core::disk::compare::{RateRatio, ratio};
+use sonar_core::significance::holm;
 use ts_rs::TS;
 
 use super::run::{BenchReport, SCHEMA, StepJson};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sonar_core::compare::holm;
+use sonar_core::significance::holm;
 use sonar_core::stacks::{SampleShare, without_namespace};
 use ts_rs::TS;
 

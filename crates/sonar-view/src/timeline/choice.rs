@@ -43,7 +43,13 @@ const fn rank(kind: EventKind) -> u8 {
         | Kind::Stall
         | Kind::LongCheckpoint
         | Kind::StoreProblem => 2,
-        _ => 3,
+        Kind::LogError
+        | Kind::LogRotation
+        | Kind::Gap
+        | Kind::AgentStart
+        | Kind::AgentStop
+        | Kind::CollectorFailed
+        | Kind::CollectorRecovered => 3,
     }
 }
 

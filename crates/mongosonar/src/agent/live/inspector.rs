@@ -15,7 +15,7 @@ use sonar_sys::Host;
 use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin};
 use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
-use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::privileges::Duty;
 use sonar_sys::questions::HelperAnswer;
 use sonar_view::kit::plural;
 
@@ -23,6 +23,7 @@ pub use super::described_server::FoundServer;
 use super::described_server::{KnownServer, describe, fitted};
 use super::path_bytes;
 use crate::agent::settings::{AgentSettings, ServerTable};
+use crate::confinement::helper_capabilities::INSPECTING;
 use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
@@ -359,11 +360,10 @@ impl Inspector {
     /// Starts the helper if this process gives up its privileges (`confined`). Call it before any thread is started.
     /// `config` is the configuration file that was named.
     pub fn start(configured: &[ServerTable], config: Option<&Path>, confined: bool) -> Self {
-        const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
         let inspection = || Inspection::new(config.map(Path::to_path_buf), configured.to_vec());
         let what = "following servers, their logs and their diagnostic.data";
         let memory = privileges::HELPER_BYTES;
-        let task = HelperTask { name: "sonar-logs", what, memory, keep: KEPT, duty: Duty::Reading };
+        let task = HelperTask { name: "sonar-logs", what, memory, keep: INSPECTING, duty: Duty::Reading };
         let helper = confined.then(|| privileges::helper(task, |socket| inspection().serve(socket)));
         Self::at(match helper.flatten().and_then(HelperChannel::new) {
             Some(channel) => InspectionPlace::There(channel),

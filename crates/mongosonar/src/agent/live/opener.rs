@@ -14,11 +14,12 @@ use serde::{Deserialize, Serialize};
 use sonar_core::history::CollectorKind;
 use sonar_sys::capabilities::CaptureError;
 use sonar_sys::geometry::block_bytes;
-use sonar_sys::privileges::{Duty, capability};
+use sonar_sys::privileges::Duty;
 use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, RingLayout, interfaces};
 
 use super::board::{CollectorProblem, unanswered};
 use crate::capture::threads::RETIRE;
+use crate::confinement::helper_capabilities::CAPTURING;
 use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_with};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::doctor;
@@ -166,10 +167,9 @@ impl RingOpener {
     pub fn start(confined: bool) -> Self {
         let helper = confined.then(|| {
             let what = "capturing again after a failure";
-            let keep = &[capability::NET_RAW];
             let memory = privileges::HELPER_BYTES;
             privileges::helper(
-                HelperTask { name: "sonar-rings", what, memory, keep, duty: Duty::Capturing },
+                HelperTask { name: "sonar-rings", what, memory, keep: CAPTURING, duty: Duty::Capturing },
                 serve,
             )
         });

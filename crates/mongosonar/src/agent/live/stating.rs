@@ -9,8 +9,8 @@ use sonar_sys::resource::{ResourceUsage, helper_time};
 use sonar_view::agent::{AgentStatus, HeldBytes, WatchedServer};
 
 use super::board::SourceId;
+use super::costs::folder_bytes;
 use super::inspector::FoundServer;
-use super::report::folder_bytes;
 use super::{LiveAgent, QueriesCollector, status_file};
 use crate::agent::memory::{Holder, MemoryPlace};
 use crate::agent::process_memory;

@@ -5,6 +5,7 @@
 //! of the source that is furthest behind, so that all sources advance together, at any speed, in bounded memory.
 
 mod accesses;
+mod captured_host;
 mod inputs;
 mod internals;
 mod logs;

@@ -18,6 +18,7 @@ use sonar_sys::tls::{MAX_PROCESSES, PlaintextSource, TlsRoom, TlsTracer};
 use super::library::TlsLibrary;
 use crate::capture::args::Range;
 use crate::capture::ports::CapturedPorts;
+use crate::confinement::helper_capabilities::READING_TLS;
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
 use crate::confinement::start_order::{self, StartStep};
 use crate::input::follow::{FileThread, FileThreads};
@@ -37,14 +38,6 @@ const USE_PERIOD: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest note, in bytes.
 const MAX_NOTE: usize = 4096;
-/// What the helper keeps, as far as the program has it.
-const KEPT: [u32; 5] = [
-    capability::SYS_PTRACE,
-    capability::DAC_READ_SEARCH,
-    capability::BPF,
-    capability::PERFMON,
-    capability::CHECKPOINT_RESTORE,
-];
 
 const NOTE: u8 = b'N';
 const ATTACHED: u8 = b'A';
@@ -160,7 +153,7 @@ fn serve(
 ) -> io::Result<()> {
     if task.confined {
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
-        let mut kept = KEPT.to_vec();
+        let mut kept = READING_TLS.to_vec();
         if tracer.may_need_sys_admin() {
             kept.push(capability::SYS_ADMIN);
         }

@@ -37,93 +37,58 @@ pub(in crate::log) fn of_json(id: u32, line: &[u8], attributes: Option<usize>) -
         OPTIONS => return Some(LineEvent::options(options::of_attributes(line, attributes?))),
         _ => {}
     }
-    if !has_attributes(id) {
-        return None;
-    }
+    let event: fn(&EventAttributes, &[u8]) -> Option<LineEvent> = match id {
+        23_138 => |of, _| Some(stopped(word(of.get("exitCode").trim_start_matches('-')))),
+        21_358 => |of, _| Some(state_change(state(of.get("oldState")), state(of.get("newState"))?)),
+        21_215 => |of, _| Some(member_change(host(of.get("hostAndPort"))?, state(of.get("newState"))?)),
+        21_216 => |of, _| Some(member_change(host(of.get("hostAndPort"))?, "DOWN")),
+        21_217 => |of, _| Some(member_change(host(of.get("hostAndPort"))?, "UNKNOWN")),
+        21_450 => |of, _| Some(election_won(word(of.get("term")))),
+        21_392 => |of, _| Some(reconfigured(of.get("config.version"), of.get("config.term"), of.members)),
+        20_384 => |of, text| {
+            let index = index_name(of.get("properties.name"));
+            let namespace = namespace(of.get("namespace"))?;
+            (index != "_id_").then(|| build_begins(namespace, build_key(text).unwrap_or(0), index))
+        },
+        20_345 => |of, text| {
+            // The index of each new collection, and those of an empty one, have no build.
+            let index = index_name(of.get("index"));
+            let namespace = namespace(of.get("namespace"))?;
+            (index != "_id_").then(|| build_done(namespace, build_key(text).unwrap_or(0), index))
+        },
+        20_649 => |of, text| {
+            let error = [word(of.get("error.codeName")), word(of.get("error"))];
+            let error = error.into_iter().find(|error| !error.is_empty()).unwrap_or("");
+            Some(build_failed(namespace(of.get("namespace"))?, build_key(text).unwrap_or(0), error))
+        },
+        465_611 => |_, text| Some(build_failed("", build_key(text)?, "IndexBuildAborted")),
+        51_806 | 20_344 => |of, _| {
+            let indexes = [of.get("indexes"), of.get("indexes.0")];
+            let indexes = indexes.into_iter().find(|name| !name.is_empty()).unwrap_or("");
+            Some(index_dropped(namespace(of.get("namespace"))?, index_name(indexes.trim_matches('"'))))
+        },
+        22_206 => |of, _| {
+            let index = index_name(of.get("index"));
+            let namespace = namespace(of.get("namespace"))?;
+            (index != "_id_").then(|| index_dropped(namespace, index))
+        },
+        518_070 | 20_332 | 20_318 => |of, _| Some(collection_dropped(namespace(of.get("namespace"))?)),
+        20_337 => |of, _| Some(database_dropped(namespace(of.get("db"))?)),
+        20_462 => |_, _| Some(writes_locked()),
+        20_466 => |of, _| (of.get("lockCount") == "0").then(writes_unlocked),
+        23_435 | 23_436 => |of, _| {
+            let name = word(of.get("parameterName"));
+            (!name.is_empty()).then(|| setting_changed(name, of.get("newValue"), of.get("oldValue")))
+        },
+        48_742 => |of, _| Some(profiler_changed(of)),
+        22_430 => |of, _| checkpoint(of.get("message")).or_else(|| checkpoint(of.get("message.msg"))),
+        _ => return None,
+    };
     let at = attributes?;
     let mut found = EventAttributes::default();
     // Those before the damage count.
     let _ = json::walk(line, at, &mut found);
-    let get = |path| found.get(path);
-    let build = || build_key(line.get(at..)?);
-    match id {
-        23_138 => Some(stopped(word(get("exitCode").trim_start_matches('-')))),
-        21_358 => Some(state_change(state(get("oldState")), state(get("newState"))?)),
-        21_215 => Some(member_change(host(get("hostAndPort"))?, state(get("newState"))?)),
-        21_216 => Some(member_change(host(get("hostAndPort"))?, "DOWN")),
-        21_217 => Some(member_change(host(get("hostAndPort"))?, "UNKNOWN")),
-        21_450 => Some(election_won(word(get("term")))),
-        21_392 => Some(reconfigured(get("config.version"), get("config.term"), found.members)),
-        20_384 => {
-            let index = index_name(get("properties.name"));
-            let namespace = namespace(get("namespace"))?;
-            (index != "_id_").then(|| build_begins(namespace, build().unwrap_or(0), index))
-        }
-        20_345 => {
-            // The index of each new collection, and those of an empty one, have no build.
-            let index = index_name(get("index"));
-            let namespace = namespace(get("namespace"))?;
-            (index != "_id_").then(|| build_done(namespace, build().unwrap_or(0), index))
-        }
-        20_649 => {
-            let error = [word(get("error.codeName")), word(get("error"))];
-            let error = error.into_iter().find(|error| !error.is_empty()).unwrap_or("");
-            Some(build_failed(namespace(get("namespace"))?, build().unwrap_or(0), error))
-        }
-        465_611 => Some(build_failed("", build()?, "IndexBuildAborted")),
-        51_806 | 20_344 => {
-            let indexes = [get("indexes"), get("indexes.0")];
-            let indexes = indexes.into_iter().find(|name| !name.is_empty()).unwrap_or("");
-            Some(index_dropped(namespace(get("namespace"))?, index_name(indexes.trim_matches('"'))))
-        }
-        22_206 => {
-            let index = index_name(get("index"));
-            let namespace = namespace(get("namespace"))?;
-            (index != "_id_").then(|| index_dropped(namespace, index))
-        }
-        518_070 | 20_332 | 20_318 => Some(collection_dropped(namespace(get("namespace"))?)),
-        20_337 => Some(database_dropped(namespace(get("db"))?)),
-        20_462 => Some(writes_locked()),
-        20_466 => (get("lockCount") == "0").then(writes_unlocked),
-        23_435 | 23_436 => {
-            let name = word(get("parameterName"));
-            (!name.is_empty()).then(|| setting_changed(name, get("newValue"), get("oldValue")))
-        }
-        48_742 => Some(profiler_changed(&found)),
-        22_430 => checkpoint(get("message")).or_else(|| checkpoint(get("message.msg"))),
-        _ => None,
-    }
-}
-
-/// Whether the event of this id is in its attributes.
-const fn has_attributes(id: u32) -> bool {
-    matches!(
-        id,
-        23_138
-            | 21_358
-            | 21_215
-            | 21_216
-            | 21_217
-            | 21_450
-            | 21_392
-            | 20_384
-            | 20_345
-            | 20_649
-            | 465_611
-            | 51_806
-            | 20_344
-            | 22_206
-            | 518_070
-            | 20_332
-            | 20_318
-            | 20_337
-            | 20_462
-            | 20_466
-            | 23_435
-            | 23_436
-            | 48_742
-            | 22_430
-    )
+    event(&found, line.get(at..).unwrap_or_default())
 }
 
 /// A number for the UUID of an index build; `None` if there is none, as for the indexes of an empty collection.

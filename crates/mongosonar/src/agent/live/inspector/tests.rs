@@ -154,7 +154,7 @@ impl ConfinedHelper {
         let settings: AgentSettings = toml::from_str(&text).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
         std::thread::spawn(move || {
-            drop_capabilities(&[capability::SYS_PTRACE, capability::DAC_READ_SEARCH]).unwrap();
+            drop_capabilities(INSPECTING).unwrap();
             confine(Duty::Reading).unwrap();
             let mut inspection = Inspection::new(None, settings.server);
             let _ = inspection.serve(theirs);

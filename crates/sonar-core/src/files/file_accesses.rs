@@ -1,4 +1,4 @@
-//! How a file was used.
+//! The accesses to a file: their counts, bytes, latencies and order, and how much readahead they wasted.
 
 use super::IoAccess;
 use super::distance::{AccessStep, Distances};

@@ -1,4 +1,4 @@
-//! Compares two digests: what is new, what is gone, and what changed by more than chance.
+//! Which changes are more than chance: the tests of significance behind every comparison.
 //!
 //! Latencies are compared with the Mann-Whitney test on histogram buckets, corrected for ties. It asks
 //! whether an operation of one side tends to be slower than one of the other, for any distribution.

@@ -1,4 +1,4 @@
-//! What the running agent writes into its status.
+//! What the running agent costs: the processor time of each collector, and the size of its files.
 
 use std::collections::BTreeMap;
 use std::path::Path;

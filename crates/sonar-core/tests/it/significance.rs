@@ -1,7 +1,7 @@
 //! The rate of false alarms when the two halves of a steady recording are compared.
 
 use sonar_core::Figures;
-use sonar_core::compare::{MIN_EFFECT, dispersion, holm, rate, shift};
+use sonar_core::significance::{MIN_EFFECT, dispersion, holm, rate, shift};
 use sonar_core::timeline::TimeBucket;
 use sonar_core::{ObservedParts, Timestamp};
 

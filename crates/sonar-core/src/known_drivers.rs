@@ -10,12 +10,12 @@ use crate::Application;
 
 /// Applications whose driver is known, by name.
 #[derive(Debug, Default)]
-pub(crate) struct ApplicationNames {
+pub(crate) struct KnownDrivers {
     /// `None`: applications with different drivers have this name.
     known: BTreeMap<Box<str>, Option<Arc<Application>>>,
 }
 
-impl ApplicationNames {
+impl KnownDrivers {
     /// Adds an application, if its driver is known.
     pub(crate) fn add(&mut self, app: &Arc<Application>) {
         if app.name.is_empty() || app.driver.is_empty() {
