@@ -151,6 +151,7 @@ pub fn run() -> Result<ExitCode> {
         _ => config::File::default(),
     };
     if let Some(reading) = reading(&cli.command) {
+        check_digest(&cli.command)?;
         reading.begin()?;
     }
     let code = match cli.command {
@@ -179,6 +180,20 @@ pub fn run() -> Result<ExitCode> {
         }
     };
     Ok(ExitCode::from(code))
+}
+
+/// Checks what the arguments of a report of files ask for, before its page is made.
+///
+/// # Errors
+/// As [`digest::TimeRange::of`].
+fn check_digest(command: &Command) -> Result<()> {
+    let args = match command {
+        Command::Logs(LogsCommand::Report(args)) => args,
+        Command::Profiler(ProfilerCommand::Report(args)) => &args.digest,
+        Command::Report(args) if !args.digest.is_of_the_history() => &args.digest,
+        _ => return Ok(()),
+    };
+    digest::TimeRange::of(args).map(drop)
 }
 
 /// What a command reads, if it does nothing but read files. `agent --replay`, which writes a store, is none of them.

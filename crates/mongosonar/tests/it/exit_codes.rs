@@ -388,10 +388,11 @@ fn a_configuration_that_is_missing_or_no_text_is_2() {
 }
 
 #[test]
-fn where_there_is_nothing_to_read_no_empty_page_stays() {
+fn where_there_is_nothing_to_read_or_the_arguments_are_wrong_no_empty_page_stays() {
     let folder = Folder::new("no-page");
     let (page, missing) = (folder.path("page.html"), folder.path("missing"));
-    let (page, missing) = (page.display(), missing.display());
+    let log = folder.file("mongod.log", b"2026-05-01T10:00:00.000+0000 I NETWORK  [listener] hello\n");
+    let (page, missing, log) = (page.display(), missing.display(), log.display());
     for (words, code) in [
         (format!("report --html {page}"), 2),
         (format!("report --html {page} {missing}"), 1),
@@ -401,6 +402,9 @@ fn where_there_is_nothing_to_read_no_empty_page_stays() {
         (format!("timeline --store {missing} --html {page}"), 1),
         (format!("what-changed --store {missing} --html {page}"), 1),
         (format!("report --from 10:00 --store {missing} --html {page}"), 1),
+        (format!("logs report --by user --html {page} {log}"), 2),
+        (format!("report --by comment --html {page} {log}"), 2),
+        (format!("logs report --from 11:00 --to 10:00 --html {page} {log}"), 2),
     ] {
         fails(&words, code);
         assert!(!folder.path("page.html").exists(), "{words}");
