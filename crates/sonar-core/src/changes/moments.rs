@@ -1,6 +1,6 @@
 //! Keeps moments of change apart: each change belongs to one moment, which includes its time.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::change::{ChangeKind, HistoryChange, HistoryChanges, ShapeWay};
 use super::events::{family, sort};
@@ -85,6 +85,7 @@ impl MomentParts {
 pub fn apart(mut moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
     let width_ns = width_ns.max(1);
     silence::below_causes(&mut moments, width_ns);
+    without_ends_of_new(&mut moments);
     let mut changes = Vec::new();
     let mut rests = Vec::new();
     for moment in moments {
@@ -131,6 +132,31 @@ pub fn apart(mut moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
     joined.into_iter().filter_map(|group| moment(group, width_ns)).collect()
 }
 
+/// Leaves out that a shape stopped where a change that tells of it as new counts its operations until then or later: that
+/// one says how long it ran. What stopped as the effect of something else stays.
+fn without_ends_of_new(moments: &mut [ScanMoment]) {
+    let of_shape = |change: &HistoryChange, is_meant: fn(ShapeWay) -> bool| match &change.what {
+        ChangeKind::Shape(shape) if shape.ways.first().is_some_and(|way| is_meant(*way)) => {
+            Some((change.server, shape.shape.id))
+        }
+        _ => None,
+    };
+    let mut new: HashMap<(Endpoint, ShapeId), Vec<Span>> = HashMap::new();
+    let changes = moments.iter().flat_map(|moment| &moment.changes.changes);
+    for change in changes.flat_map(|change| std::iter::once(change).chain(&change.effects)) {
+        if let Some(key) = of_shape(change, |way| way == ShapeWay::New) {
+            new.entry(key).or_default().push(Span { from: change.since, to: change.until });
+        }
+    }
+    for moment in moments {
+        moment.changes.changes.retain(|change| {
+            let key = of_shape(change, |way| way == ShapeWay::Stopped).filter(|_| change.effects.is_empty());
+            let mut counted = key.and_then(|key| new.get(&key)).into_iter().flatten();
+            !counted.any(|span| span.from <= change.since && change.since <= span.to)
+        });
+    }
+}
+
 /// The same changes, of which those that are stages of one restart are one, in whichever moments they were found. Each
 /// comes with the time over which its cost was measured.
 fn with_whole_restarts(changes: Vec<(HistoryChange, u64)>, width_ns: u64) -> Vec<(HistoryChange, u64)> {
@@ -153,6 +179,7 @@ fn with_whole_restarts(changes: Vec<(HistoryChange, u64)>, width_ns: u64) -> Vec
 /// The same moments, in which each thing is one change, as in those of [`apart`].
 pub fn each_once(mut moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
     silence::below_causes(&mut moments, width_ns);
+    without_ends_of_new(&mut moments);
     for moment in &mut moments {
         moment.changes.changes = told_once(std::mem::take(&mut moment.changes.changes), width_ns);
     }

@@ -145,6 +145,23 @@ fn a_shape_is_told_once_whatever_neighbouring_windows_show_of_it() {
 }
 
 #[test]
+fn the_end_of_a_shape_is_not_told_of_one_whose_operations_until_then_are_told_as_new() {
+    let ways_of = |stopped_at, shape| {
+        let new = HistoryChange { until: at(140), ..of_shape(118, 40.0, (7, ShapeWay::New)) };
+        let stopped = of_shape(stopped_at, -20.0, (shape, ShapeWay::Stopped));
+        let found = apart(vec![moment(110, 140, vec![new]), moment(130, 160, vec![stopped])], WIDTH_NS);
+        check(&found);
+        found.iter().flat_map(|moment| &moment.changes.changes).flat_map(ways).copied().collect::<Vec<_>>()
+    };
+    for stopped_at in [132, 140] {
+        assert_eq!(ways_of(stopped_at, 7), [ShapeWay::New], "{stopped_at}");
+    }
+    // It stopped later, and another one stopped.
+    assert_eq!(ways_of(141, 7), [ShapeWay::New, ShapeWay::Stopped]);
+    assert_eq!(ways_of(132, 8), [ShapeWay::New, ShapeWay::Stopped]);
+}
+
+#[test]
 fn a_new_application_is_told_with_the_storm_that_came_with_it() {
     let events = |storm, app| {
         let new = change(app, 0.0, ChangeKind::Event(vec![event(app, EventKind::NewApplication, "stormy")]));
