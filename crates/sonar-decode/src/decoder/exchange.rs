@@ -144,6 +144,8 @@ pub struct Exchange {
     pub replies: ReplyPath,
     /// Nothing of the server is captured, so no reply can be seen.
     pub unheard: bool,
+    /// Something of the server had been captured before the first bytes came.
+    pub heard: bool,
     /// When the server refused another connection of the same client, until it replies on this one.
     pub refused: Option<Timestamp>,
     pub pending: VecDeque<Pending>,
@@ -167,6 +169,7 @@ impl Exchange {
         Self {
             replies: ReplyPath::Open,
             unheard: false,
+            heard: false,
             refused: None,
             pending: VecDeque::new(),
             early: Vec::new(),
@@ -200,6 +203,11 @@ impl Exchange {
         for request in self.pending.iter_mut().filter(|request| !request.follows && request.start < time) {
             request.passed.get_or_insert(time);
         }
+    }
+
+    /// Whether anything of the server is known to be captured.
+    pub fn hears_server(&self) -> bool {
+        self.heard || self.paired || !self.early.is_empty()
     }
 
     /// Whether replies can be seen has changed. If they cannot, all that was sent counts as answered at `time`.

@@ -6,6 +6,7 @@ use bson::{Document, doc};
 use sonar_core::{Coverage, InFlightOperations, Operation, Outcome};
 
 use super::collected::message;
+use super::pairing::MAX_PENDING;
 use super::{Decoder, Settings, Sink};
 use crate::Shared;
 use crate::testing::{Conversation, ConversationEnd, OwnedPacket};
@@ -314,6 +315,29 @@ fn few_requests_alone_are_not_in_flight_either() {
             let lost = coverage.requests_reply_lost + coverage.requests_discarded;
             assert_eq!(lost, u64::from(connections) * u64::from(requests), "{case}");
             assert!(coverage.requests_discarded == 0 || (joined_late && requests == 1), "{case}");
+        }
+    }
+}
+
+#[test]
+fn more_requests_alone_than_may_wait_have_lost_their_replies() {
+    let more = 300;
+    let requests = MAX_PENDING as u32 + more;
+    for joined_late in [false, true] {
+        let mut talk = talk(joined_late);
+        for id in 1..=requests {
+            talk.send(CLIENT, &message(id, 0, &find(id))).wait(1_000);
+        }
+        let (seen, coverage, in_flight) = decode(&from(&talk, true));
+        assert_eq!((seen.len() as u32, in_flight.len()), (requests, 0), "{joined_late} {coverage:?}");
+        assert!(seen.iter().all(|one| one.4 == "unknown"), "{joined_late}");
+        let lost = (coverage.requests_reply_lost, coverage.requests_evicted);
+        assert_eq!(lost, (u64::from(requests), 0), "{joined_late} {coverage:?}");
+        assert_eq!(coverage.streams_one_way, 1, "{joined_late}");
+        // A server that is heard, by its part of the handshake, may answer each of them.
+        if !joined_late {
+            let (_, coverage, _) = decode(&talk.packets);
+            assert_eq!(coverage.requests_evicted, u64::from(more), "{coverage:?}");
         }
     }
 }

@@ -111,12 +111,13 @@ impl<C> FlowEntry<C> {
         env: &mut Env<'_, H>,
         work: impl FnOnce(&mut [HalfFlow; 2], &mut Context<'_>),
     ) -> Verdict {
-        let Self { flow, halves, conn, opened, .. } = self;
+        let Self { flow, halves, pins, conn, opened, .. } = self;
         let handler = &mut *env.handler;
         let was_open = *opened;
         let mut out = |side: Side, piece: StreamPiece<'_>| {
             let conn = conn.get_or_insert_with(|| {
                 *opened = true;
+                flow.both_seen = pins.iter().all(|pin| pin.place.is_some());
                 handler.open(flow)
             });
             match piece {

@@ -310,6 +310,7 @@ impl<C> FlowTable<C> {
                     opener,
                     first: segment.time,
                     last: segment.time,
+                    both_seen: false,
                 },
                 queued: segment.time,
                 halves: [HalfFlow::new(Side::Low), HalfFlow::new(Side::High)],

@@ -15,6 +15,8 @@ pub struct Flow {
     pub first: Timestamp,
     /// Time of the last segment.
     pub last: Timestamp,
+    /// Segments of both ends had been seen when the first bytes came.
+    pub both_seen: bool,
 }
 
 /// Which end of a flow sent something: the ends are sorted, the lower one first.

@@ -165,7 +165,10 @@ pub fn coverage(coverage: &Coverage) -> String {
     // The advice says of packets that a snap length cut where it cut them.
     let is_said = |name: &str| name.ends_with("_snapped") && snap_length(coverage).is_some();
     let in_part = named("known in part", coverage.in_part().filter(|(name, ..)| !is_said(name)).collect());
-    let parts = [lost, unread, skipped, in_part, joined_late(coverage), advice];
+    // Where one direction is missing, most of the others follow from that.
+    let is_cause = coverage.streams_one_way > 0 && snap_length(coverage).is_none();
+    let (cause, advice) = if is_cause { (advice, None) } else { (None, advice) };
+    let parts = [cause, lost, unread, skipped, in_part, joined_late(coverage), advice];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
@@ -299,7 +302,9 @@ mod tests {
         let one_way = Coverage { segments_snapped: 3, streams: 2, streams_one_way: 2, ..read };
         let line = coverage(&one_way);
         assert!(line.contains("known in part: ") && line.contains("cut by a snap length"), "{line}");
-        assert!(line.contains("only one direction of 2 of 2 connections"), "{line}");
+        assert!(line.starts_with("only one direction of 2 of 2 connections"), "{line}");
+        let line = coverage(&Coverage { requests_reply_lost: 9, ..one_way });
+        assert!(line.starts_with("only one direction of 2") && line.contains("; LOST: "), "{line}");
         let late = Coverage { replies: 9, replies_joined_late: 1, streams_tls_joined_late: 2, ..read };
         const TLS: &str = "encrypted connections whose handshake was before the capture: 2";
         assert_eq!(
