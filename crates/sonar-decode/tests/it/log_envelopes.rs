@@ -305,6 +305,34 @@ fn an_operation_of_which_a_value_has_line_feeds_is_one_operation() {
         (reading.lines, reading.lines_operation, reading.lines_other, reading.lines_unknown),
         (5, 2, 3, 0)
     );
+    // Of 2.4, 2.6, 3.0 and 3.4.
+    for (head, tail) in [
+        (
+            "Sun Nov  3 18:28:32.450 [conn7] query t.d query: { a: \"one",
+            "three\" } ntoreturn:0 ntoskip:0 nscanned:10 keyUpdates:0 locks(micros) r:150000 nreturned:1 reslen:100 150ms",
+        ),
+        (
+            "2014-11-03T18:28:32.450+0100 [conn7] query t.d query: { a: \"one",
+            "three\" } planSummary: COLLSCAN ntoreturn:0 ntoskip:0 nscanned:10 nscannedObjects:10 keyUpdates:0 numYields:0 locks(micros) r:150000 nreturned:1 reslen:100 150ms",
+        ),
+        (
+            "2015-11-03T18:28:32.450+0100 I QUERY    [conn7] query t.d query: { a: \"one",
+            "three\" } planSummary: COLLSCAN ntoreturn:0 ntoskip:0 nscanned:0 nscannedObjects:10 keyUpdates:0 writeConflicts:0 numYields:0 nreturned:1 reslen:100 locks:{} 150ms",
+        ),
+        (
+            "2017-11-03T18:28:32.450+0100 I COMMAND  [conn7] command t.d appName: \"shop\" command: find { find: \"d\", filter: { a: \"one",
+            "three\" } } planSummary: COLLSCAN keysExamined:0 docsExamined:10 cursorExhausted:1 numYields:0 nreturned:1 reslen:100 locks:{} protocol:op_command 150ms",
+        ),
+    ] {
+        let (seen, log) = read(&[head, "", "two", tail, TEXT]);
+        assert_eq!(seen, [one(&format!("{head} two {tail}")), one(TEXT)]);
+        let reading = log.reading();
+        assert_eq!(
+            (reading.lines_operation, reading.lines_other, reading.lines_unknown),
+            (2, 3, 0),
+            "{head}"
+        );
+    }
     // The next line has a head: nothing ends the operation.
     let (seen, log) = read(&[head, "two", TEXT]);
     assert_eq!(seen, [one(TEXT)]);
