@@ -160,13 +160,36 @@ def udp(port, content):
     return ipv4(17, struct.pack(">HHHH", 50000, port, 8 + len(content), 0) + content)
 
 
+def vxlan(frame):
+    return udp(4789, struct.pack(">II", 0x08000000, 4660 << 8) + frame)
+
+
+def tagged(frame):
+    """The frame with two VLAN tags."""
+    return frame[:12] + struct.pack(">HHHH", 0x88A8, 100, 0x8100, 7) + frame[12:]
+
+
+def ipv6(frame):
+    """The segment of a frame with IPv4, between addresses of IPv6."""
+    segment = frame[14 + 4 * (frame[14] & 15) : 14 + int.from_bytes(frame[16:18], "big")]
+    source, destination = (bytes([0xFD]) + bytes(11) + frame[at : at + 4] for at in (26, 30))
+    return struct.pack(">IHBB", 6 << 28, len(segment), 6, 64) + source + destination + segment
+
+
 # Each takes an Ethernet frame with IPv4, and gives an Ethernet type and what follows it. Headers after RFC 7348,
-# RFC 8926, RFC 2784, RFC 2890 with draft-foschiano-erspan, RFC 2003, RFC 3032 and RFC 2516.
+# RFC 8926, RFC 2784, RFC 2890 with draft-foschiano-erspan, RFC 2003, RFC 4213, RFC 3032 and RFC 2516.
 TUNNELS = {
-    "vxlan": lambda frame: (0x0800, udp(4789, struct.pack(">II", 0x08000000, 4660 << 8) + frame)),
+    "vxlan": lambda frame: (0x0800, vxlan(frame)),
+    "vxlan, tags inside": lambda frame: (0x0800, vxlan(tagged(frame))),
+    "vxlan in gre": lambda frame: (0x0800, ipv4(47, struct.pack(">HH", 0, 0x0800) + vxlan(frame))),
     "geneve": lambda frame: (0x0800, udp(6081, struct.pack(">BBHI", 0, 0, 0x6558, 7 << 8) + frame)),
     "gre": lambda frame: (0x0800, ipv4(47, struct.pack(">HH", 0, 0x0800) + frame[14:])),
     "erspan": lambda frame: (0x0800, ipv4(47, struct.pack(">HHIHHI", 0x1000, 0x88BE, 1, 0x1001, 100, 0) + frame)),
+    "erspan iii": lambda frame: (
+        0x0800,
+        ipv4(47, struct.pack(">HHIHHII", 0x1000, 0x22EB, 1, 0x2007, 100, 9, 0) + frame),
+    ),
+    "6in4": lambda frame: (0x0800, ipv4(41, ipv6(frame))),
     "ip in ip": lambda frame: (0x0800, ipv4(4, frame[14:])),
     "mpls": lambda frame: (0x8847, struct.pack(">I", 16 << 12 | 1 << 8 | 64) + frame[14:]),
     "pppoe": lambda frame: (
