@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use sonar_sys::Host;
 use sonar_sys::ebpf::{FileKey, PseudoFolders};
 use sonar_sys::host::namespace;
-use sonar_sys::host::regular::KnownFile;
+use sonar_sys::host::regular::CachedStat;
 
 /// Bytes of a name that the kernel reports; a longer one is cut.
 const NAME_BYTES: usize = 95;
@@ -119,7 +119,7 @@ fn links(folder: &Path, depth: u32, identities: &mut HashSet<(u64, u64)>) {
 }
 
 /// The known files of one process.
-struct KnownFiles {
+struct CachedStats {
     /// Where its paths begin, as seen from here.
     root: PathBuf,
     /// Files that it had open, by inode.
@@ -137,7 +137,7 @@ fn kept_bytes(path: &Path) -> usize {
     path.as_os_str().len() + ENTRY_BYTES
 }
 
-impl KnownFiles {
+impl CachedStats {
     fn new(process: u32, folder: Option<&Folder>, most_bytes: usize) -> Self {
         let root = namespace::root(process);
         let (open, folders, every_folder) = (HashMap::new(), Vec::new(), HashSet::new());
@@ -182,7 +182,7 @@ impl KnownFiles {
     /// Searches the folders where files were found last.
     fn among_folders(&mut self, key: FileKey, name: &OsStr) -> Option<PathBuf> {
         let is_it =
-            |path: &PathBuf| KnownFile::not_followed(path).is_ok_and(|found| found.inode == key.inode);
+            |path: &PathBuf| CachedStat::not_followed(path).is_ok_and(|found| found.inode == key.inode);
         let tried = self.folders.iter().rev().take(TRIED_FOLDERS);
         let back = tried.map(|folder| self.here(folder).join(name)).position(|path| is_it(&path))?;
         let at = self.folders.len() - 1 - back;
@@ -198,7 +198,7 @@ impl KnownFiles {
         self.forget_open();
         for entry in fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten() {
             let Ok(path) = fs::read_link(entry.path()) else { continue };
-            let Ok(found) = KnownFile::at(&entry.path()) else { continue };
+            let Ok(found) = CachedStat::at(&entry.path()) else { continue };
             if !found.is_regular || !path.is_absolute() {
                 continue;
             }
@@ -223,7 +223,7 @@ impl KnownFiles {
             for entry in fs::read_dir(self.here(&of)).into_iter().flatten().flatten() {
                 let path = of.join(entry.file_name());
                 if entry.ino() == key.inode {
-                    match KnownFile::not_followed(&entry.path()).ok().and_then(|found| is(&found, key)) {
+                    match CachedStat::not_followed(&entry.path()).ok().and_then(|found| is(&found, key)) {
                         Some(Match::Exact) => return Some(path),
                         Some(Match::Inode) => perhaps = Some(path),
                         None => {}
@@ -247,7 +247,7 @@ enum Match {
 
 /// Whether this is the file of the key. Device numbers of overlays and subvolumes differ from the kernel's, so the right
 /// inode on another device may be it.
-fn is(found: &KnownFile, key: FileKey) -> Option<Match> {
+fn is(found: &CachedStat, key: FileKey) -> Option<Match> {
     let sure = FileKey::device_of_stat(found.device) == key.device;
     (found.is_regular && found.inode == key.inode).then_some(if sure { Match::Exact } else { Match::Inode })
 }
@@ -255,7 +255,7 @@ fn is(found: &KnownFile, key: FileKey) -> Option<Match> {
 /// Finds the paths of files, and decides which are wanted.
 pub struct Paths {
     folder: Option<Folder>,
-    processes: HashMap<u32, KnownFiles>,
+    processes: HashMap<u32, CachedStats>,
     /// Files of pseudo file systems.
     pub pseudo: PseudoPaths,
     /// Time that searches may take.
@@ -299,14 +299,14 @@ impl PseudoPaths {
 
 /// What is known of a process, among what is known of all.
 fn known_files<'a>(
-    all: &'a mut HashMap<u32, KnownFiles>,
+    all: &'a mut HashMap<u32, CachedStats>,
     process: u32,
     folder: Option<&Folder>,
-) -> &'a mut KnownFiles {
+) -> &'a mut CachedStats {
     let others = all.iter().filter(|(other, _)| **other != process);
     let taken: usize = others.map(|(_, known)| known.bytes).sum();
     let most_bytes = MAX_KEPT_BYTES.saturating_sub(taken) / 2;
-    let known = all.entry(process).or_insert_with(|| KnownFiles::new(process, folder, most_bytes));
+    let known = all.entry(process).or_insert_with(|| CachedStats::new(process, folder, most_bytes));
     known.most_bytes = most_bytes;
     known
 }
@@ -350,7 +350,7 @@ impl Paths {
         // The descriptor may have been closed, or given to another file, since.
         let link = PathBuf::from(format!("/proc/{process}/fd/{fd}"));
         let open = (fd >= 0).then(|| fs::read_link(&link).ok()).flatten().filter(|path| path.is_absolute());
-        let same = open.is_some() && KnownFile::at(&link).is_ok_and(|found| is(&found, key).is_some());
+        let same = open.is_some() && CachedStat::at(&link).is_ok_and(|found| is(&found, key).is_some());
         let (sure, unsure) = if same { (open, None) } else { (None, open) };
         let found = sure
             .or_else(|| {
@@ -487,7 +487,7 @@ mod tests {
             }
             assert!(known.bytes > 0 && known.bytes <= known.most_bytes);
         }
-        let held = |known: &KnownFiles| -> usize {
+        let held = |known: &CachedStats| -> usize {
             let paths = known.open.values().chain(&known.folders).chain(&known.every_folder);
             paths.map(|path| path.as_os_str().len()).sum()
         };

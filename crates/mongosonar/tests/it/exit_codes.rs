@@ -404,7 +404,7 @@ fn where_there_is_nothing_to_read_or_the_arguments_are_wrong_no_empty_page_stays
         (format!("report --from 10:00 --store {missing} --html {page}"), 1),
         (format!("logs report --by user --html {page} {log}"), 2),
         (format!("report --by comment --html {page} {log}"), 2),
-        (format!("logs report --from 11:00 --to 10:00 --html {page} {log}"), 2),
+        (format!("logs report --from 2026-05-01T11:00 --to 2026-05-01T10:00 --html {page} {log}"), 2),
     ] {
         fails(&words, code);
         assert!(!folder.path("page.html").exists(), "{words}");

@@ -45,7 +45,7 @@ fn is_harmless(found: &impl AsFd) -> io::Result<bool> {
 
 /// Which file is at a path, as far as the kernel knows without asking its file system: that may never answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct KnownFile {
+pub struct CachedStat {
     /// As `st_dev` of stat(2).
     pub device: u64,
     /// Its inode.
@@ -54,7 +54,7 @@ pub struct KnownFile {
     pub is_regular: bool,
 }
 
-impl KnownFile {
+impl CachedStat {
     /// The file to which this path leads.
     ///
     /// # Errors
@@ -112,16 +112,16 @@ mod tests {
         fs::write(&file, "x").unwrap();
         symlink(&file, &link).unwrap();
         for (path, stat, known) in [
-            (&file, fs::metadata(&file), KnownFile::at(&file)),
-            (&link, fs::metadata(&link), KnownFile::at(&link)),
-            (&link, fs::symlink_metadata(&link), KnownFile::not_followed(&link)),
-            (&folder, fs::metadata(&folder), KnownFile::at(&folder)),
+            (&file, fs::metadata(&file), CachedStat::at(&file)),
+            (&link, fs::metadata(&link), CachedStat::at(&link)),
+            (&link, fs::symlink_metadata(&link), CachedStat::not_followed(&link)),
+            (&folder, fs::metadata(&folder), CachedStat::at(&folder)),
         ] {
             let stat = stat.unwrap();
-            let expected = KnownFile { device: stat.dev(), inode: stat.ino(), is_regular: stat.is_file() };
+            let expected = CachedStat { device: stat.dev(), inode: stat.ino(), is_regular: stat.is_file() };
             assert_eq!(known.unwrap(), expected, "{}", path.display());
         }
-        assert_eq!(KnownFile::at(&folder.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(CachedStat::at(&folder.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
         fs::remove_dir_all(folder).unwrap();
     }
 
