@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.servers,
     pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are made in the registers of x86_64"),
 ]
-PORT = 28019
+PORT = 28025
 PAGE = labkit.LAB.parent / "docs/security.md"
 BEGIN, END = "<!-- Measured by lab/tests/test_takeover.py. -->\n", "<!-- End. -->\n"
 CAPABILITIES = {
@@ -186,9 +186,11 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
                         # A helper can do the same wherever it is.
                         assert all_of_them.setdefault(place, what) == what, place
 
-        def look(words, threads, helpers, name=None, only=None):
+        def look(words, threads, helpers, name=None, only=None, opens=frozenset()):
             with started(words, tmp_path) as child:
                 wanted = settled(child.pid, threads, helpers)
+                # A thread that is taken opens nothing more.
+                labkit.wait_until(lambda: opens <= takeover.open_now(child.pid), f"{opens}")
                 add(child.pid, name or " ".join(words[: 1 + (words[0] == "io")]), wanted, only)
                 # It goes on as if nothing had happened.
                 assert labkit.stop(child) == 0

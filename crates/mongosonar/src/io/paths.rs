@@ -119,7 +119,7 @@ fn links(folder: &Path, depth: u32, identities: &mut HashSet<(u64, u64)>) {
 }
 
 /// The known files of one process.
-struct CachedStats {
+struct KnownFiles {
     /// Where its paths begin, as seen from here.
     root: PathBuf,
     /// Files that it had open, by inode.
@@ -137,7 +137,7 @@ fn kept_bytes(path: &Path) -> usize {
     path.as_os_str().len() + ENTRY_BYTES
 }
 
-impl CachedStats {
+impl KnownFiles {
     fn new(process: u32, folder: Option<&Folder>, most_bytes: usize) -> Self {
         let root = namespace::root(process);
         let (open, folders, every_folder) = (HashMap::new(), Vec::new(), HashSet::new());
@@ -255,7 +255,7 @@ fn is(found: &CachedStat, key: FileKey) -> Option<Match> {
 /// Finds the paths of files, and decides which are wanted.
 pub struct Paths {
     folder: Option<Folder>,
-    processes: HashMap<u32, CachedStats>,
+    processes: HashMap<u32, KnownFiles>,
     /// Files of pseudo file systems.
     pub pseudo: PseudoPaths,
     /// Time that searches may take.
@@ -299,14 +299,14 @@ impl PseudoPaths {
 
 /// What is known of a process, among what is known of all.
 fn known_files<'a>(
-    all: &'a mut HashMap<u32, CachedStats>,
+    all: &'a mut HashMap<u32, KnownFiles>,
     process: u32,
     folder: Option<&Folder>,
-) -> &'a mut CachedStats {
+) -> &'a mut KnownFiles {
     let others = all.iter().filter(|(other, _)| **other != process);
     let taken: usize = others.map(|(_, known)| known.bytes).sum();
     let most_bytes = MAX_KEPT_BYTES.saturating_sub(taken) / 2;
-    let known = all.entry(process).or_insert_with(|| CachedStats::new(process, folder, most_bytes));
+    let known = all.entry(process).or_insert_with(|| KnownFiles::new(process, folder, most_bytes));
     known.most_bytes = most_bytes;
     known
 }
@@ -487,7 +487,7 @@ mod tests {
             }
             assert!(known.bytes > 0 && known.bytes <= known.most_bytes);
         }
-        let held = |known: &CachedStats| -> usize {
+        let held = |known: &KnownFiles| -> usize {
             let paths = known.open.values().chain(&known.folders).chain(&known.every_folder);
             paths.map(|path| path.as_os_str().len()).sum()
         };

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::trace::{CALLED_MONGOD, Oracle, Recorded, Tracer};
+use crate::support::trace::{CALLED_MONGOD, IDLE, Oracle, Recorded, Tracer};
 use crate::support::{Folder, run, text};
 
 /// A folder `db` with a collection of a mebibyte, and a mongod that has it open, so that tracing can begin.
@@ -113,18 +113,6 @@ fn a_mongod_that_becomes_another_program_is_left() {
     drop(server);
     tracer.end();
 }
-
-/// Waits until tracers have read everything: they look at the ring ten times a second, and only then wait.
-const IDLE: &str = r#"
-import time
-def until_idle(*tracers):
-    seen = 0
-    while seen < 20:
-        calls = [open(f"/proc/{one}/syscall").read().split()[0] for one in tracers]
-        # epoll_wait or epoll_pwait, on x86-64 and on ARM.
-        seen = seen + 1 if all(call in ("232", "281", "22") for call in calls) else 0
-        time.sleep(0.02)
-"#;
 
 /// A month of checkpoints, one a minute, each with a new turtle file: no number is ever wanting, and what comes
 /// after them is seen.

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::trace::{CALLED_MONGOD, Oracle, Recorded, Tracer, counts, live_reads, paths};
+use crate::support::trace::{CALLED_MONGOD, IDLE, Oracle, Recorded, Tracer, counts, live_reads, paths};
 use crate::support::{Folder, run, text};
 
 /// What the oracle does.
@@ -365,6 +365,9 @@ fn two_mongods_are_told_apart() {
     servers[0].does("os.fsync(data)");
     // Also where one reads the other's.
     servers[0].does(&format!("os.pread(os.open('{db2}/collection-1-2.wt', os.O_RDONLY), 7, 7)"));
+    // The folders of its files are found only while it runs, and other servers of this machine may come first.
+    servers[0].does(IDLE);
+    servers[0].does(&format!("until_idle({}, {})", tracer.id(), of_one.id()));
     // One ends, and its parent does not collect it: it is not taken for a new one at the looks after that.
     servers[0].end();
     tracer.until_said(&format!("process {} has ended", servers[0].id));

@@ -20,6 +20,18 @@ for line in sys.stdin:
     print("done", flush=True)
 "#;
 
+/// Waits until tracers have read everything: they look at the ring ten times a second, and only then wait.
+pub const IDLE: &str = r#"
+import time
+def until_idle(*tracers):
+    seen = 0
+    while seen < 20:
+        calls = [open(f"/proc/{one}/syscall").read().split()[0] for one in tracers]
+        # epoll_wait or epoll_pwait, on x86-64 and on ARM.
+        seen = seen + 1 if all(call in ("232", "281", "22") for call in calls) else 0
+        time.sleep(0.02)
+"#;
+
 /// Calls itself mongod, as there is none here: only the name is searched, and nothing else of a mongod.
 pub const CALLED_MONGOD: &str = "open('/proc/self/comm', 'w').write('mongod')";
 
