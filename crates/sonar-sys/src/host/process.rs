@@ -252,8 +252,8 @@ fn is_live(folder: &Path) -> bool {
     folder.starts_with("/proc")
 }
 
-/// Whether it has to be learnt from its arguments what a process runs, as it cannot be seen. A process may keep whoever
-/// reads its arguments waiting for ever. A thread of the kernel has neither a program nor arguments.
+/// Whether only the arguments of a process can tell which program it runs. They are read in no other case, because a process
+/// can make anyone who reads them wait for ever. A thread of the kernel has neither a program nor arguments.
 fn only_arguments_tell(folder: &Path) -> bool {
     match fs::read_link(folder.join("exe")) {
         Ok(_) => false,
@@ -308,8 +308,8 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
     };
     let file = program.and_then(|path| path.rsplit('/').next());
     let version = || names.iter().find(|name| file.is_some_and(|file| is_version(file, name)));
-    let first =
-        || only_arguments_tell(&folder).then(|| words(&folder, MAX_NAME).into_iter().next()).flatten();
+    let is_unseen = || program.is_none() && only_arguments_tell(&folder);
+    let first = || is_unseen().then(|| words(&folder, MAX_NAME).into_iter().next()).flatten();
     let named = [program, short.as_deref()].into_iter().flatten().find_map(exact);
     let name = named.or_else(version).or_else(|| exact(&first()?))?;
     // A zombie is still listed. A copy may lack this file.
