@@ -77,7 +77,7 @@ pub fn read_each<T: Serialize + for<'de> Deserialize<'de> + Send + 'static>(
     answered
 }
 
-/// What the helper says of a process. (An `Option` would not do: in JSON, `Some(())` is `null`, as `None` is.)
+/// The helper's answer about a process. It is no `Option`, because JSON writes both `Some(())` and `None` as `null`.
 #[derive(Debug, Serialize, Deserialize)]
 enum ProcessAnswer<T> {
     /// What was read.
@@ -91,7 +91,7 @@ enum ProcessAnswer<T> {
 struct LeftOut {
     /// They did not answer in time.
     silent: Vec<u32>,
-    /// Those of which the helper sent nothing, and why.
+    /// Processes about which the helper sent nothing, each with the error.
     failed: Vec<(u32, String)>,
     /// How many there was no room to ask.
     others: usize,
@@ -154,7 +154,7 @@ mod tests {
                     std::thread::park();
                 }
             }
-            // Nothing that is said is an answer, too.
+            // An answer without content is an answer, too.
             ((process == 6).then_some(process), vec![File::open("/dev/null").unwrap()])
         };
         std::thread::spawn(move || answer_each(theirs, &processes, until, read));

@@ -8,7 +8,7 @@ use crate::time_split::{RowSplit, TimePart};
 use crate::{Endpoint, ShapeInfo, Source, Timestamp};
 
 /// Probability of a false alarm, over all tests of one comparison together. It is stricter than that of
-/// [`compare`](crate::significance), because a history is compared again and again.
+/// [`significance`](crate::significance), because a history is compared again and again.
 pub const ALPHA: f64 = 0.001;
 /// A change of time counts from this share of all time that operations took.
 pub(super) const MIN_SHARE: f64 = 0.01;

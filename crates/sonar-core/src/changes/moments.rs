@@ -132,8 +132,8 @@ pub fn apart(mut moments: Vec<ScanMoment>, width_ns: u64) -> Vec<ScanMoment> {
     joined.into_iter().filter_map(|group| moment(group, width_ns)).collect()
 }
 
-/// Leaves out that a shape stopped where a change that tells of it as new counts its operations until then or later: that
-/// one says how long it ran. What stopped as the effect of something else stays.
+/// Removes the end of a shape that is reported as new, if the new shape's figures reach to that end or beyond: they already
+/// say how long it ran. An end that is the effect of another change, or has effects itself, stays.
 fn without_ends_of_new(moments: &mut [ScanMoment]) {
     let of_shape = |change: &HistoryChange, is_meant: fn(ShapeWay) -> bool| match &change.what {
         ChangeKind::Shape(shape) if shape.ways.first().is_some_and(|way| is_meant(*way)) => {

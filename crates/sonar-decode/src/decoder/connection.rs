@@ -52,7 +52,7 @@ impl Connection {
             facts: StreamFacts { is_mongodb: false, joined_late, decrypted: false },
             streams: [MessageStream::new(), MessageStream::new()],
             long: [None, None],
-            exchange: Exchange { heard: flow.both_seen, ..Exchange::new(joined_late) },
+            exchange: Exchange { saw_server: flow.both_seen, ..Exchange::new(joined_late) },
             behind_proxy: None,
             unheard: None,
             client: Client { app, is_server: false },

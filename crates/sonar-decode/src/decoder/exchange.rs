@@ -145,7 +145,7 @@ pub struct Exchange {
     /// Nothing of the server is captured, so no reply can be seen.
     pub unheard: bool,
     /// Something of the server had been captured before the first bytes came.
-    pub heard: bool,
+    pub saw_server: bool,
     /// When the server refused another connection of the same client, until it replies on this one.
     pub refused: Option<Timestamp>,
     pub pending: VecDeque<Pending>,
@@ -169,7 +169,7 @@ impl Exchange {
         Self {
             replies: ReplyPath::Open,
             unheard: false,
-            heard: false,
+            saw_server: false,
             refused: None,
             pending: VecDeque::new(),
             early: Vec::new(),
@@ -206,8 +206,8 @@ impl Exchange {
     }
 
     /// Whether anything of the server is known to be captured.
-    pub fn hears_server(&self) -> bool {
-        self.heard || self.paired || !self.early.is_empty()
+    pub fn has_captured_server(&self) -> bool {
+        self.saw_server || self.paired || !self.early.is_empty()
     }
 
     /// Whether replies can be seen has changed. If they cannot, all that was sent counts as answered at `time`.

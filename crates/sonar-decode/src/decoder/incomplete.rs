@@ -334,7 +334,7 @@ fn more_requests_alone_than_may_wait_have_lost_their_replies() {
         let lost = (coverage.requests_reply_lost, coverage.requests_evicted);
         assert_eq!(lost, (u64::from(requests), 0), "{joined_late} {coverage:?}");
         assert_eq!(coverage.streams_one_way, 1, "{joined_late}");
-        // A server that is heard, by its part of the handshake, may answer each of them.
+        // The server's part of the handshake is captured, so its replies may come.
         if !joined_late {
             let (_, coverage, _) = decode(&talk.packets);
             assert_eq!(coverage.requests_evicted, u64::from(more), "{coverage:?}");

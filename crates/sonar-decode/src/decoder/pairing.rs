@@ -344,8 +344,8 @@ impl Pairing {
         coverage.requests_folded += u64::from(pending.answers.is_some());
         let (counter, outcome) = match why {
             _ if pending.passed.is_some() => (&mut coverage.requests_reply_lost, Outcome::Unknown),
-            // Of a server that nobody hears, no reply would have come, however many may wait.
-            GivenUp::Evicted if !exchange.hears_server() => {
+            // Nothing of the server is captured, so no reply would have come, however many requests may wait.
+            GivenUp::Evicted if !exchange.has_captured_server() => {
                 (&mut coverage.requests_reply_lost, Outcome::Unknown)
             }
             GivenUp::Evicted => (&mut coverage.requests_evicted, Outcome::Unknown),

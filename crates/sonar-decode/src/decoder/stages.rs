@@ -408,8 +408,8 @@ impl Stages {
         let identifier = &self.reader.identifier;
         let mut conn = Connection::new(flow, server, identifier.unknown_client(flow.opener.is_none()));
         identifier.look_up_client(&mut conn);
-        // What a process writes is captured as what it reads is.
-        conn.exchange.heard |= self.framer.tls.is_process();
+        // Of a process, both what it reads and what it writes is captured.
+        conn.exchange.saw_server |= self.framer.tls.is_process();
         conn
     }
 

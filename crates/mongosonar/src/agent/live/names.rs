@@ -1,4 +1,4 @@
-//! The names of servers in the history, so that two with the same port are told apart.
+//! How servers are named in the history: two with the same port get different names.
 //!
 //! A server of this host's network has the name of its port alone, because it listens on several addresses. So has one
 //! in a network namespace of its own, as in most containers, while no other server has that name: the address of a

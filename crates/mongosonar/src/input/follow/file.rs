@@ -140,9 +140,10 @@ impl FileThread {
     /// Lets a thread work, and waits for the result. What comes later is discarded there, also files that were opened.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if the file system does not answer within five seconds, or has not answered what it
-    /// was asked before, or if no thread gets to run in that time, or so many others, or 12 of the same owner, do not answer
-    /// that no thread is left: asking again later is of use. Or the thread has failed.
+    /// [`io::ErrorKind::WouldBlock`] if there is no answer yet, and asking again later may help: the file system does not
+    /// answer within five seconds, or has not answered an earlier request; no thread gets to run in that time; or no thread
+    /// is left or can be started, because too many file systems, or 12 of the same owner, do not answer. Or the thread has
+    /// failed.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         self.run_within(self.threads.patience.unwrap_or(FILE_PATIENCE), work)
     }
