@@ -25,7 +25,8 @@ pub fn completions(command: &mut Command, shell: clap_complete::Shell) -> Result
 pub fn with_exit_codes(command: Command) -> Command {
     let command = command.mut_args(|arg| if is_number(&arg) { arg.allow_hyphen_values(true) } else { arg });
     let before = command.get_after_long_help().or(command.get_after_help());
-    let before = before.map(|text| format!("{text}\n\n")).unwrap_or_default();
+    // Without escape sequences there is nothing to strip, which took most of the time of a start.
+    let before = before.map(|text| format!("{}\n\n", text.ansi())).unwrap_or_default();
     command
         .after_long_help(format!("{before}{}", exit::help()))
         .mut_subcommands(|one| if one.get_name() == "help" { one } else { with_exit_codes(one) })
