@@ -33,27 +33,48 @@ pub struct WaitClassifier {
 }
 
 impl WaitClassifier {
-    /// For these processes, with more rules from the file `classes`. Call it before any thread is started, and before
-    /// privileges are dropped.
+    /// For these processes, with more rules from the file `classes`. One whose threads cannot be sampled is left out, which
+    /// is a problem to tell. Call it before any thread is started, and before privileges are dropped.
     ///
     /// # Errors
-    /// The file of classes is wrong, or a helper cannot be started.
+    /// The file of classes is wrong.
     pub fn new(classes: Option<&Path>, processes: &[u32], plan: SplitPlan) -> Result<Self> {
+        Self::with_sources(classes, processes, plan, StackSource::start)
+    }
+
+    /// The same, with what gives the source of a process.
+    fn with_sources(
+        classes: Option<&Path>,
+        processes: &[u32],
+        plan: SplitPlan,
+        start: impl Fn(RunningProgram) -> Result<StackSource>,
+    ) -> Result<Self> {
         let classes = wait_classes(classes)?;
         let vdso = own_vdso();
         let shared = SharedSymbols::new(TableBudget::new(plan.table_bytes), plan.large);
-        let symbols = |process: RunningProgram| {
-            let source = StackSource::start(process)?;
-            let symbols = ProcessSymbols::new(source, program(process.pid), vdso.clone());
-            Ok((process.pid, symbols.within(shared.clone())))
-        };
+        let mut problems = WaitProblems::default();
         let (sampled, unread) = if plan.samples { (processes, &[][..]) } else { (&[][..], processes) };
+        let mut unread = unread.to_vec();
         // All of them first: each helper takes its time to start.
         let chosen: Vec<_> =
             sampled.iter().filter_map(|process| RunningProgram::now(*process).ok()).collect();
-        let processes = chosen.into_iter().map(symbols).collect::<Result<_>>()?;
-        let unread = unread.to_vec();
-        let problems = WaitProblems::default();
+        let mut processes = HashMap::new();
+        for process in chosen {
+            let pid = process.pid;
+            match start(process) {
+                Ok(source) => {
+                    let symbols = ProcessSymbols::new(source, program(pid), vdso.clone());
+                    processes.insert(pid, symbols.within(shared.clone()));
+                }
+                Err(error) => {
+                    problems.note_failure(|| {
+                        format!("the threads of process {pid} are not sampled, so its waits have no classes: {error:#}")
+                    });
+                    // The helper for servers that start later may answer for its functions, where there is one.
+                    unread.push(pid);
+                }
+            }
+        }
         Ok(Self { classes, processes, later: None, unread, shared, vdso, problems })
     }
 
@@ -164,4 +185,40 @@ pub struct SampledWait {
     pub thread_name: String,
     /// What it waits for.
     pub class: Arc<str>,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+    use crate::capture::tls::EncryptedAccess;
+
+    #[test]
+    fn a_process_that_cannot_be_sampled_is_told_and_holds_up_no_other_one() {
+        let own = std::process::id();
+        let others =
+            [1, 2].map(|_| std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn());
+        let mut others = others.map(Result::unwrap);
+        let [first, second] = [&others[0], &others[1]].map(std::process::Child::id);
+        let start = |process: RunningProgram| match process.pid == own {
+            true => Ok(StackSource::in_thread(own)),
+            false => bail!("its memory cannot be read"),
+        };
+        let plan = SplitPlan::of_command(false, false, EncryptedAccess::Off);
+        let mut classifier = WaitClassifier::with_sources(None, &[first, own, second], plan, start).unwrap();
+        classifier.load();
+        assert_eq!(classifier.processes.keys().collect::<Vec<_>>(), [&own]);
+        // Of several, the first one is put in words.
+        let expected = format!(
+            "the threads of process {first} are not sampled, so its waits have no classes: its memory cannot be read"
+        );
+        assert_eq!(classifier.problems().take_notices(), [expected]);
+        assert_eq!(classifier.problems().further_failures(), 1);
+        for child in &mut others {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
 }
