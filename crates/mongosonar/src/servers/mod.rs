@@ -5,6 +5,7 @@ pub mod files;
 pub mod log_location;
 pub mod own_files;
 pub mod samples;
+pub mod withheld;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
+use sonar_core::disk::KernelBytes;
 
 use super::text::small;
 use crate::clock::ticks;
@@ -176,9 +177,12 @@ pub(super) fn stat(proc_root: &Path, pid: u32) -> Option<Stat> {
     Stat::parse(&fs::read(proc_root.join(pid.to_string()).join("stat")).ok()?)
 }
 
-/// A number of `/proc/PID/io`.
-pub(super) fn counted(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().parse().ok()
+/// What `/proc/PID/io` says of storage.
+pub(super) fn counted_bytes(text: &str) -> Option<KernelBytes> {
+    let counted = |name| -> Option<u64> {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().parse().ok()
+    };
+    Some(KernelBytes { read: counted("read_bytes")?, written: counted("write_bytes")? })
 }
 
 /// How many processors a process may run on, of the text of its `status`: its affinity, which its control group (cpuset)
@@ -419,7 +423,8 @@ impl Process {
     }
 
     /// The value of a variable of its environment, as it was when the process started; the outer `None` if that
-    /// cannot be read. Nothing else of the environment is kept: it may hold secrets.
+    /// cannot be read. Nothing else of the environment is kept: it may hold secrets. Reading it may take for ever, as for
+    /// [`arguments`](Self::arguments), and while the process executes a program.
     pub fn environment(&self, name: &str) -> Option<Option<String>> {
         let text = small(&self.folder.join("environ"))?;
         let value = text.split('\0').find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
@@ -427,7 +432,7 @@ impl Process {
     }
 
     /// Whether its memory is spread over all NUMA nodes, by the policy of its mappings in `/proc/PID/numa_maps`;
-    /// `None` without permission.
+    /// `None` without permission. Reading it may take for ever, as for [`environment`](Self::environment).
     pub fn is_interleaved(&self) -> Option<bool> {
         let text = small(&self.folder.join("numa_maps"))?;
         let mut policies = text.lines().filter_map(|line| line.split(' ').nth(1)).peekable();
