@@ -12,6 +12,7 @@ use sonar_sys::Host;
 use sonar_sys::host::process::RunningProgram;
 use sonar_sys::split::SplitTracer;
 
+use super::numbers;
 use super::plan::SplitPlan;
 use super::wait_problems::WaitProblems;
 use crate::stacks::helper::{LaterSources, StackSource};
@@ -38,14 +39,14 @@ impl WaitClassifier {
     ///
     /// # Errors
     /// The file of classes is wrong.
-    pub fn new(classes: Option<&Path>, processes: &[u32], plan: SplitPlan) -> Result<Self> {
+    pub fn new(classes: Option<&Path>, processes: &[RunningProgram], plan: SplitPlan) -> Result<Self> {
         Self::with_sources(classes, processes, plan, StackSource::start)
     }
 
     /// The same, with what gives the source of a process.
     fn with_sources(
         classes: Option<&Path>,
-        processes: &[u32],
+        chosen: &[RunningProgram],
         plan: SplitPlan,
         start: impl Fn(RunningProgram) -> Result<StackSource>,
     ) -> Result<Self> {
@@ -53,15 +54,13 @@ impl WaitClassifier {
         let vdso = own_vdso();
         let shared = SharedSymbols::new(TableBudget::new(plan.table_bytes), plan.large);
         let mut problems = WaitProblems::default();
-        let (sampled, unread) = if plan.samples { (processes, &[][..]) } else { (&[][..], processes) };
-        let mut unread = unread.to_vec();
-        // All of them first: each helper takes its time to start.
-        let chosen: Vec<_> =
-            sampled.iter().filter_map(|process| RunningProgram::now(*process).ok()).collect();
+        let (sampled, unread) = if plan.samples { (chosen, &[][..]) } else { (&[][..], chosen) };
+        let mut unread = numbers(unread);
         let mut processes = HashMap::new();
-        for process in chosen {
+        // What has become something else takes no helper.
+        for process in sampled.iter().filter(|process| process.still(()).is_ok()) {
             let pid = process.pid;
-            match start(process) {
+            match start(*process) {
                 Ok(source) => {
                     let symbols = ProcessSymbols::new(source, program(pid), vdso.clone());
                     processes.insert(pid, symbols.within(shared.clone()));
@@ -207,7 +206,8 @@ mod tests {
             false => bail!("its memory cannot be read"),
         };
         let plan = SplitPlan::of_command(false, false, EncryptedAccess::Off);
-        let mut classifier = WaitClassifier::with_sources(None, &[first, own, second], plan, start).unwrap();
+        let chosen = [first, own, second].map(|process| RunningProgram::now(process).unwrap());
+        let mut classifier = WaitClassifier::with_sources(None, &chosen, plan, start).unwrap();
         classifier.load();
         assert_eq!(classifier.processes.keys().collect::<Vec<_>>(), [&own]);
         // Of several, the first one is put in words.
