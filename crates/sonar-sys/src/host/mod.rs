@@ -20,6 +20,7 @@ pub mod process_files;
 mod processors;
 pub mod regular;
 mod socket_table;
+pub mod subordinate;
 mod text;
 
 use std::collections::BTreeSet;
@@ -153,7 +154,7 @@ impl Host {
         process::stat(&self.proc_root, pid)
     }
 
-    /// The user who started a process, by number; `None` if that cannot be read.
+    /// The user who started a process, as [`Process::user`](process::Process::user) has it.
     pub fn user(&self, pid: u32) -> Option<u32> {
         process::user(&self.proc_root.join(pid.to_string()))
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
 use sonar_core::disk::KernelBytes;
 
+use super::subordinate;
 use super::text::small;
 use crate::clock::ticks;
 
@@ -117,11 +118,12 @@ fn identity(folder: &Path) -> (Option<u64>, Option<ProgramFile>) {
     (stat.map(|stat| stat.started), ProgramFile::at(folder.join("exe")))
 }
 
-/// The user who started a process, by its folder in `/proc`; `None` if that cannot be read.
+/// The user who started a process, by its folder in `/proc`; of a subordinate id the user to whom it belongs. `None` if that
+/// cannot be read.
 pub(super) fn user(folder: &Path) -> Option<u32> {
     let text = small(&folder.join("status"))?;
     let ids = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_ascii_whitespace().next()?.parse().ok()
+    ids.split_ascii_whitespace().next()?.parse().ok().map(subordinate::owner)
 }
 
 /// The content of `/proc/PID/stat` (proc_pid_stat(5)).
@@ -355,7 +357,8 @@ impl Process {
         proven(self.clone(), &[self.name.as_str()]).is_some()
     }
 
-    /// The user who started it, by number; `None` if that cannot be read.
+    /// The user who started it, by number, who has one share for all ids that belong to it (subuid(5)); `None` if that cannot
+    /// be read.
     pub fn user(&self) -> Option<u32> {
         user(&self.folder)
     }
