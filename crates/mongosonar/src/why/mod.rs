@@ -183,7 +183,7 @@ impl TracedServers<'_> {
         let limits = limits(&groups_before, &control_groups(&self.processes));
         let threads_now = self.trace.now()?;
         show_notices(&self.trace);
-        if let Some(what) = self.trace.further_failures() {
+        for what in self.trace.further_failures() {
             eprintln!("mongosonar: {what}");
         }
         let losses = self.trace.take_losses();

@@ -5,6 +5,7 @@
 //! receives what both saw.
 
 mod in_progress;
+mod loaded_symbols;
 mod open_files;
 mod operation_matcher;
 mod plan;

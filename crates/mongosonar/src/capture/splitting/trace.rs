@@ -162,8 +162,8 @@ impl SplitTrace {
         privileges::drop_privileges_while_tracing(|| self.tracer.is_readable());
     }
 
-    /// Reads the names of functions, which takes a second or two for a large program. Call it after privileges were
-    /// dropped.
+    /// Reads the names of functions, which takes a second or two for a large program. Those of a process that does not answer
+    /// are used once they come. Call it after privileges were dropped.
     pub fn load_symbols(&self) {
         self.classifier.borrow_mut().load();
     }
@@ -182,10 +182,18 @@ impl SplitTrace {
         (count > 0).then(|| not_traced(count, MAX_PROCESSES))
     }
 
-    /// A sentence about how often symbols or stacks could not be read after the first time, if they could not.
-    pub fn further_failures(&self) -> Option<String> {
-        let count = self.classifier.borrow_mut().problems().further_failures();
-        (count > 0).then(|| format!("functions or stacks could not be read {}", plural(count, "more time")))
+    /// Sentences about how often symbols or stacks could not be read after the first time, and how often symbols were not
+    /// loaded yet, if that was so.
+    pub fn further_failures(&self) -> Vec<String> {
+        let mut classifier = self.classifier.borrow_mut();
+        let (further, unnamed) = (classifier.problems().further_failures(), classifier.problems().unnamed());
+        let further = (further > 0)
+            .then(|| format!("functions or stacks could not be read {}", plural(further, "more time")));
+        let unnamed = (unnamed > 0).then(|| {
+            let waits = plural(unnamed, "wait");
+            format!("functions of {waits} have no names: those of the process were not read yet")
+        });
+        further.into_iter().chain(unnamed).collect()
     }
 
     /// Drops what the threads did until now.
