@@ -75,8 +75,8 @@ const struct split_operation *split_record_types;
 const struct split_wait *split_wait_types;
 const struct split_control *split_control_types;
 
-// The processes that are followed, with the generation from which on. A process is removed here when it ends or executes
-// another program.
+// The processes that are followed, with the generation from which on; 0 if one is only watched, until it is proven to be
+// what it was chosen for. A process is removed here when it ends or executes another program.
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MOST_PROCESSES);

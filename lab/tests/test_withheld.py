@@ -23,11 +23,13 @@ def withholding(tmp_path):
     ports = [free_port() for _ in range(2)]
     with contextlib.ExitStack() as stack:
         files = stack.enter_context(hanging_files(tmp_path / "hung", tmp_path / "below"))
+        (files.folder / "opened").touch()
         servers = []
         for folder, port in zip((tmp_path, files.point), ports, strict=True):
             (folder / "mongod.log").touch()
             options = ["--logpath", str(folder / "mongod.log")]
-            servers.append(stack.enter_context(answering_mongod(folder, port, *options)))
+            opened = stack.enter_context((files.point / "opened").open())
+            servers.append(stack.enter_context(answering_mongod(folder, port, *options, stdin=opened)))
         files.stop()
         yield servers, ports
 
@@ -41,6 +43,8 @@ def test_what_a_process_withholds_holds_up_no_command_that_starts(tmp_path):
             assert done.returncode == 0, (words, done.stderr)
             silent = [line for line in done.stderr.splitlines() if WITHHELD in line]
             assert silent and all(line.endswith(f"processes {hung.pid}") for line in silent), done.stderr
+            # Both have a file open there, and nobody asks its file system for it.
+            assert "names of files" not in done.stderr, done.stderr
             if words[0] == "why":
                 assert f"tracing process {min(healthy.pid, hung.pid)}" in done.stderr, done.stderr
 

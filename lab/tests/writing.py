@@ -56,8 +56,9 @@ with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
 
 
 @contextlib.contextmanager
-def answering_mongod(folder, port, *options):
-    """A process called mongod, with these options, that answers every command on this port; it costs next to nothing."""
+def answering_mongod(folder, port, *options, **how):
+    """A process called mongod, with these options, that answers every command on this port; it costs next to nothing. `how` is
+    for subprocess.Popen."""
     program = folder / "mongod"
     if not program.exists():
         real = subprocess.run(
@@ -65,7 +66,7 @@ def answering_mongod(folder, port, *options):
         )
         shutil.copy(real.stdout.strip(), program)
     command = [program, "-S", "-c", SERVER, str(port), *options]
-    with labkit.process(command, stdout=subprocess.PIPE) as child:
+    with labkit.process(command, stdout=subprocess.PIPE, **how) as child:
         labkit.first_line(child)
         yield child
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use sonar_sys::host::subordinate;
 
 use crate::agent::{self, AgentArgs};
 use crate::args::values::number;
@@ -150,6 +151,8 @@ pub fn run() -> Result<ExitCode> {
         _ if cli.config.is_some() && !reads_it_itself => config::load(cli.config.as_deref())?,
         _ => config::File::default(),
     };
+    // Before privileges are dropped.
+    subordinate::load();
     if let Some(reading) = reading(&cli.command) {
         check_digest(&cli.command)?;
         reading.begin()?;

@@ -23,6 +23,7 @@ use crate::confinement::{privileges, start_order};
 use crate::exit::{OK, PROBLEM, WORSE, usage};
 use crate::servers::configuration::{ServerConfiguration, named_log};
 use crate::servers::own_files::OwnFiles;
+use crate::servers::withheld::WithheldReader;
 use crate::{screen, servers};
 
 /// mongod's own default.
@@ -58,6 +59,7 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
     }
     let mut unseen = Vec::new();
     let mut processes = servers::mongods(&machine);
+    unseen.extend(WithheldReader::default().read_arguments(&mut processes));
     if let Some(path) = &args.dbpath {
         // The mongod that uses the folder comes first.
         processes.sort_by_key(|mongod| dbpath_of(&machine, mongod).map(PathBuf::from).as_ref() != Some(path));

@@ -9,6 +9,7 @@ use sonar_sys::host::process::Process;
 
 use crate::servers::configuration::ServerConfiguration;
 use crate::servers::own_files::OwnFiles;
+use crate::servers::withheld::WithheldReader;
 
 /// Where a program finds its glibc, below its root.
 const LIBC: [&str; 5] = [
@@ -18,6 +19,17 @@ const LIBC: [&str; 5] = [
     "usr/lib64/libc.so.6",
     "lib/aarch64-linux-gnu/libc.so.6",
 ];
+
+/// Files of a process in `/proc` that it may withhold.
+const NUMA: &str = "numa_maps";
+const ENVIRONMENT: &str = "environ";
+
+/// What a process may withhold.
+#[derive(Debug, Default)]
+struct WithheldFacts {
+    interleaved: Option<bool>,
+    glibc_tunables: Option<Option<String>>,
+}
 
 /// The number and the user of a process: `process 5726, user mongodb`.
 pub fn name(machine: &Host, process: &Process) -> String {
@@ -45,25 +57,34 @@ fn user_name(machine: &Host, user: u32) -> String {
 /// Adds what is known of a mongod. What could not be read goes to `unseen`.
 pub fn of_process(machine: &Host, mongod: &Process, facts: &mut MachineFacts, unseen: &mut Vec<String>) {
     let pid = mongod.pid;
+    let has_nodes = facts.numa_nodes.is_some_and(|nodes| nodes > 1);
+    let withheld = WithheldReader::default().read(mongod, move |mongod| WithheldFacts {
+        interleaved: has_nodes.then(|| mongod.is_interleaved()).flatten(),
+        glibc_tunables: mongod.environment("GLIBC_TUNABLES"),
+    });
+    let is_silent = withheld.is_err();
+    let withheld = withheld.unwrap_or_default();
     let mut cannot = |what: &str, file: &str| {
-        unseen.push(format!("{what}: /proc/{pid}/{file} (run as root, or as its user)"));
+        let why = match file {
+            NUMA | ENVIRONMENT if is_silent => "the process does not answer",
+            _ => "run as root, or as its user",
+        };
+        unseen.push(format!("{what}: /proc/{pid}/{file} ({why})"));
     };
     match mongod.limits() {
         Some(limits) => facts.limits = limits,
         None => cannot("limits of mongod", "limits"),
     }
-    if facts.numa_nodes.is_some_and(|nodes| nodes > 1) {
-        facts.interleaved = mongod.is_interleaved();
-        if facts.interleaved.is_none() {
-            cannot("memory policy", "numa_maps");
-        }
+    facts.interleaved = withheld.interleaved;
+    if has_nodes && facts.interleaved.is_none() {
+        cannot("memory policy", NUMA);
     }
     facts.process_huge_pages = mongod.has_huge_pages();
     facts.glibc = glibc(&OwnFiles::below_root(machine, mongod));
-    facts.glibc_tunables = mongod.environment("GLIBC_TUNABLES");
+    facts.glibc_tunables = withheld.glibc_tunables;
     let needs_tunables = facts.version.is_some_and(|(major, _)| major >= 8);
     if facts.glibc_tunables.is_none() && needs_tunables {
-        cannot("GLIBC_TUNABLES of mongod", "environ");
+        cannot("GLIBC_TUNABLES of mongod", ENVIRONMENT);
     }
     let configured = ServerConfiguration::of_process(machine, mongod).unwrap_or_default();
     let set = |option: &str, name: &str| {

@@ -19,6 +19,7 @@ use crate::capture::tls::TlsLibrary;
 use crate::servers;
 use crate::servers::configuration::ServerConfiguration;
 use crate::servers::log_location::{self, LocatedLog};
+use crate::servers::withheld::WithheldReader;
 
 /// What reads the log of a server that writes it into no file.
 const WITHOUT_FILE: &str =
@@ -82,9 +83,12 @@ impl PrivilegedChecks {
         listeners: &[Listener],
         between: impl FnOnce(),
     ) -> Vec<DoctorLine> {
-        let servers = servers::mongodb(host);
+        let mut servers = servers::mongodb(host);
         let (processes, profiler) = (processes(&servers), profiler(listeners));
         between();
+        for silent in WithheldReader::default().read_arguments(&mut servers) {
+            eprintln!("mongosonar: {silent}");
+        }
         let (logs, tls) = (logs(&servers), tls(&servers, &self.tls));
         vec![self.tracing, processes, logs, tls, profiler, self.disk, self.confinement]
     }
@@ -184,12 +188,16 @@ fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
         return line.ok("no server here is known to encrypt".to_owned());
     }
     let refused = loaded.as_ref().err();
+    let mut withheld = WithheldReader::default();
     let (mut read, mut unread) = (Vec::new(), Vec::new());
     for (server, said) in &encrypted {
-        match (refused, TlsLibrary::of(server.pid)) {
+        // Its mappings tell which library it is.
+        let library = withheld.read(server, |server| TlsLibrary::of(server.pid));
+        match (refused, library) {
             (Some(error), _) => unread.push(format!("{said}: {error}")),
-            (None, None) => unread.push(format!("{said}: no OpenSSL was found in it")),
-            (None, Some(library)) => match library.sites(false) {
+            (None, Err(_)) => unread.push(format!("{said}: it does not answer")),
+            (None, Ok(None)) => unread.push(format!("{said}: no OpenSSL was found in it")),
+            (None, Ok(Some(library))) => match library.sites(false) {
                 Ok(_) => read.push(format!("{said}, in {}", library.name())),
                 Err(error) => unread.push(format!("{said}: {error:#}")),
             },

@@ -72,7 +72,7 @@ fn answer_all(socket: UnixStream) -> io::Result<()> {
             let found = servers::mongod_listeners(&host);
             process = found.ok().and_then(|found| only(&found.listeners, port));
         }
-        answer(Ok(process.and_then(|process| host.bytes_read(process))))
+        answer(Ok(process.and_then(|process| host.bytes_of(process)).map(|bytes| bytes.read)))
     })
 }
 

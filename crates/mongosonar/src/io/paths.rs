@@ -86,8 +86,8 @@ impl Folder {
     /// The same, by device and inode, wherever it is mounted.
     pub fn holds_itself(&self, process: u32, path: &Path) -> bool {
         let is = |path| {
-            let found = fs::metadata(namespace::inside(process, path));
-            found.is_ok_and(|found| self.identities.contains(&(found.dev(), found.ino())))
+            let found = CachedStat::at(&namespace::inside(process, path));
+            found.is_ok_and(|found| self.identities.contains(&(found.device, found.inode)))
         };
         !self.identities.is_empty() && path.is_absolute() && path.ancestors().any(is)
     }
@@ -95,8 +95,8 @@ impl Folder {
     /// Whether a file is on the file system of this folder.
     fn is_beside(&self, key: FileKey, process: u32) -> bool {
         if self.identities.is_empty() {
-            let there = fs::metadata(namespace::inside(process, &self.given));
-            return there.is_ok_and(|found| FileKey::device_of_stat(found.dev()) == key.device);
+            let there = CachedStat::at(&namespace::inside(process, &self.given));
+            return there.is_ok_and(|found| FileKey::device_of_stat(found.device) == key.device);
         }
         self.identities.iter().any(|(dev, _)| FileKey::device_of_stat(*dev) == key.device)
     }
@@ -389,7 +389,7 @@ fn named(path: PathBuf, name: &[u8], root: &Path) -> PathBuf {
     let Some(plain) = path.as_os_str().as_bytes().strip_suffix(DELETED) else { return path };
     // A file may really be called that.
     let there = root.join(path.strip_prefix("/").unwrap_or(&path));
-    if there.exists() { path } else { PathBuf::from(OsStr::from_bytes(plain)) }
+    if CachedStat::at(&there).is_ok() { path } else { PathBuf::from(OsStr::from_bytes(plain)) }
 }
 
 /// Whether the last part of a path is this name, which may be cut.

@@ -51,6 +51,11 @@ impl Default for SearchPatience {
 }
 
 impl SearchPatience {
+    /// One that waits so long in all.
+    pub const fn of(all: Duration) -> Self {
+        Self(all)
+    }
+
     /// How long to wait for the next one.
     pub fn next(&self) -> Duration {
         (self.0 / 2).min(FILE_PATIENCE)

@@ -5,6 +5,7 @@ pub mod files;
 pub mod log_location;
 pub mod own_files;
 pub mod samples;
+pub mod withheld;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -16,7 +17,7 @@ use sonar_sys::Host;
 use sonar_sys::clock;
 use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin, ListenerSearch};
 use sonar_sys::host::placed;
-use sonar_sys::host::process::Process;
+use sonar_sys::host::process::{Process, RunningProgram};
 
 /// The program that stores data.
 pub const MONGOD: &str = "mongod";
@@ -84,8 +85,20 @@ pub fn proven(host: &Host) -> Vec<Process> {
 /// may not see the program, as in most containers, the name counts.
 pub fn proven_or_hidden(host: &Host) -> Vec<Process> {
     let mut servers = mongodb(host);
-    servers.retain(|one| is_proven(host, one.pid) || is_hidden(host, one.pid));
+    servers.retain(|one| is_proven_or_hidden(host, one.pid));
     servers
+}
+
+/// Whether the process with this number, which runs, is one of [`proven_or_hidden`] by its program file.
+fn is_proven_or_hidden(host: &Host, pid: u32) -> bool {
+    is_proven(host, pid) || is_hidden(host, pid)
+}
+
+/// Those of these processes that run, each with its program, if [`proven_or_hidden`] has them. The program is looked at
+/// before it is proven: if it is still the same one later, it is the one that was proven.
+pub fn proven_again(host: &Host, processes: &[u32]) -> Vec<RunningProgram> {
+    let running = processes.iter().filter_map(|process| RunningProgram::now(*process).ok());
+    running.filter(|program| is_proven_or_hidden(host, program.pid)).collect()
 }
 
 /// Those of [`proven_or_hidden`] that hold a socket that listens. Where this process may not see the open files of one, it

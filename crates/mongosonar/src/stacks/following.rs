@@ -68,11 +68,9 @@ fn follow(tracer: &SplitTracer, asked: &[u32], is_proven: impl Fn(u32) -> bool) 
         if tracer.follows(*process) || !is_proven(*process) {
             continue;
         }
-        match tracer.follow(*process) {
-            // It may have become another program since it was looked at. From now on the kernel takes care of that.
-            Ok(()) if is_proven(*process) => {}
-            Ok(()) => drop(tracer.leave(*process)),
-            Err(_) => turned_away += 1,
+        // It may have become another program since it was looked at. From now on the kernel takes care of that.
+        if tracer.follow_if(*process, || is_proven(*process)).is_err() {
+            turned_away += 1;
         }
     }
     FollowedServers { followed: tracer.followed(), turned_away }
@@ -124,7 +122,15 @@ mod tests {
         let looks = Cell::new(0);
         let at_first = |_| looks.replace(looks.get() + 1) == 0;
         assert!(follow(&tracer, &[stranger], at_first).followed.is_empty());
-        assert!(!tracer.follows(stranger));
+        assert!(looks.get() > 1 && !tracer.follows(stranger));
+        // Nothing of a process is recorded until it is proven.
+        let followed_early = Cell::new(false);
+        let proof = |process| {
+            followed_early.set(followed_early.get() || tracer.follows(process));
+            true
+        };
+        assert_eq!(ids(&follow(&tracer, &[stranger], proof)), [stranger]);
+        assert!(!followed_early.get());
         let again = follow(&tracer, &[server], is_proven);
         assert!(again.followed[0].since > first[0].since, "it began from nothing");
         for child in &mut children {

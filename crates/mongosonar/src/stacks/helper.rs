@@ -339,6 +339,18 @@ impl StackSource {
         Self { socket: HelperSocket::new(socket, MAX_ANSWER), snapshots: Snapshots::None }
     }
 
+    /// The same; the thread answers nothing until the other end of `may_answer` is dropped.
+    pub fn withheld(process: u32, may_answer: std::sync::mpsc::Receiver<()>) -> Self {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let process = RunningProgram::now(process).unwrap();
+        std::thread::spawn(move || {
+            // It is never told anything else.
+            let _ = may_answer.recv();
+            answer_all(theirs, |question| answer(process, None, question))
+        });
+        Self { socket: HelperSocket::patient(ours, MAX_ANSWER), snapshots: Snapshots::None }
+    }
+
     /// The same; the thread waits before it opens a file, as often as it is told to, and it is not waited for.
     pub fn in_slow_thread(process: u32, may_open: std::sync::mpsc::Receiver<()>) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();

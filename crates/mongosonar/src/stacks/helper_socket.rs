@@ -34,6 +34,13 @@ impl HelperSocket {
         Self { socket: QuestionSocket::new(socket).with_max_answer(max_answer), helper: None }
     }
 
+    /// The same; it waits for longer than any test runs.
+    #[cfg(test)]
+    pub fn patient(socket: UnixStream, max_answer: usize) -> Self {
+        let socket = QuestionSocket::new(socket).with_max_answer(max_answer);
+        Self { socket: socket.with_patience(std::time::Duration::from_secs(86_400)), helper: None }
+    }
+
     /// The same; it hardly waits.
     #[cfg(test)]
     pub fn impatient(socket: UnixStream, max_answer: usize) -> Self {

@@ -158,14 +158,23 @@ impl ProcessSymbols {
     }
 
     fn load_for_at(&mut self, samples: &[ThreadSample], now: Instant) -> Result<()> {
+        if self.lacks_at(samples, now) { self.load() } else { Ok(()) }
+    }
+
+    /// Whether newly mapped files are to be read, because a sample is in no known file: `true` at most once in five seconds.
+    pub fn lacks(&mut self, samples: &[ThreadSample]) -> bool {
+        self.lacks_at(samples, Instant::now())
+    }
+
+    fn lacks_at(&mut self, samples: &[ThreadSample], now: Instant) -> bool {
         let is_new = |sample: &ThreadSample| {
             sample.registers.is_some_and(|registers| !self.space.covers(registers.ip))
         };
-        if self.next_reload.is_none_or(|next| now >= next) && samples.iter().any(is_new) {
+        let lacks = self.next_reload.is_none_or(|next| now >= next) && samples.iter().any(is_new);
+        if lacks {
             self.next_reload = Some(now + RELOAD_PERIOD);
-            self.load()?;
         }
-        Ok(())
+        lacks
     }
 
     /// Reads the newly mapped files, and forgets those that are no longer mapped.

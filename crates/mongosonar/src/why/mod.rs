@@ -69,7 +69,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     sonar_sys::resource::prefer_this_thread().ok();
     let confined = !args.keep_privileges;
     let reads_sockets = reads_sockets(args.source, &[(!args.interface.is_empty(), "--interface")])?;
-    let processes = splitting::processes(&args.pid, &args.port)?;
+    let chosen = splitting::processes(&args.pid, &args.port)?;
+    let processes = splitting::numbers(&chosen);
     let ports = splitting::ports(&args.pid, &args.port)?;
     // It cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
@@ -77,7 +78,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     let encrypted = EncryptedAccess::of(args.no_tls, args.tls_any_cost);
     let plan = SplitPlan { samples_processors: true, ..SplitPlan::of_command(confined, false, encrypted) };
     // Before any thread is started.
-    let split = SplitHelpers::start(&processes, args.classes.as_deref(), sample, plan)?;
+    let split = SplitHelpers::start(&chosen, args.classes.as_deref(), sample, plan)?;
     let only_port = only_port(&ports);
     let rings = RingConfig {
         interfaces: interfaces(&args.interface, &processes),
@@ -182,7 +183,7 @@ impl TracedServers<'_> {
         let limits = limits(&groups_before, &control_groups(&self.processes));
         let threads_now = self.trace.now()?;
         show_notices(&self.trace);
-        if let Some(what) = self.trace.further_failures() {
+        for what in self.trace.further_failures() {
             eprintln!("mongosonar: {what}");
         }
         let losses = self.trace.take_losses();

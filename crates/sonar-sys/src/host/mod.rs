@@ -20,6 +20,7 @@ pub mod process_files;
 mod processors;
 pub mod regular;
 mod socket_table;
+pub mod subordinate;
 mod text;
 
 use std::collections::BTreeSet;
@@ -153,7 +154,7 @@ impl Host {
         process::stat(&self.proc_root, pid)
     }
 
-    /// The user who started a process, by number; `None` if that cannot be read.
+    /// The user who started a process, as [`Process::user`](process::Process::user) has it.
     pub fn user(&self, pid: u32) -> Option<u32> {
         process::user(&self.proc_root.join(pid.to_string()))
     }
@@ -264,13 +265,15 @@ impl Host {
     /// `/proc/self/io` cannot be read.
     pub fn own_bytes(&self) -> io::Result<KernelBytes> {
         let text = fs::read_to_string(self.proc_root.join("self/io"))?;
-        let bytes = process::counted(&text, "read_bytes").zip(process::counted(&text, "write_bytes"));
-        bytes.map(|(read, written)| KernelBytes { read, written }).ok_or(io::ErrorKind::InvalidData.into())
+        process::counted_bytes(&text).ok_or(io::ErrorKind::InvalidData.into())
     }
 
-    /// Bytes that all threads of a process have caused to be read from storage; `None` without permission.
-    pub fn bytes_read(&self, pid: u32) -> Option<u64> {
-        process::counted(&self.text(&format!("proc/{pid}/io"))?, "read_bytes")
+    /// Bytes that all threads of a process have caused to be read from storage and written to it; `None` without permission.
+    ///
+    /// Whoever reads this of another process waits while that executes a program (the kernel's `exec_update_lock`), which
+    /// takes as long as the process likes: it closes files then, and their file system may not answer.
+    pub fn bytes_of(&self, pid: u32) -> Option<KernelBytes> {
+        process::counted_bytes(&self.text(&format!("proc/{pid}/io"))?)
     }
 }
 
@@ -299,7 +302,8 @@ mod tests {
         assert_eq!(host.number("/proc/sys/vm/swappiness"), Some(1));
         assert_eq!(host.choice("sys/kernel/mm/transparent_hugepage/enabled").as_deref(), Some("madvise"));
         assert_eq!(host.path("proc"), tree.0.join("proc"));
-        assert_eq!((host.bytes_read(77), host.bytes_read(78)), (Some(4_096), None));
+        assert_eq!(host.bytes_of(77), Some(KernelBytes { read: 4_096, written: 0 }));
+        assert_eq!(host.bytes_of(78), None);
         assert!(host.own_bytes().is_err() && host.processors().is_err() && host.devices().is_err());
         assert_eq!(host.own_processors(), None);
         let only_proc = Host::of_proc(tree.0.join("proc"));

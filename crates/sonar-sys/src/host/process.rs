@@ -9,7 +9,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
+use sonar_core::disk::KernelBytes;
 
+use super::subordinate;
 use super::text::small;
 use crate::clock::ticks;
 
@@ -116,11 +118,12 @@ fn identity(folder: &Path) -> (Option<u64>, Option<ProgramFile>) {
     (stat.map(|stat| stat.started), ProgramFile::at(folder.join("exe")))
 }
 
-/// The user who started a process, by its folder in `/proc`; `None` if that cannot be read.
+/// The user who started a process, by its folder in `/proc`; of a subordinate id the user to whom it belongs. `None` if that
+/// cannot be read.
 pub(super) fn user(folder: &Path) -> Option<u32> {
     let text = small(&folder.join("status"))?;
     let ids = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_ascii_whitespace().next()?.parse().ok()
+    ids.split_ascii_whitespace().next()?.parse().ok().map(subordinate::owner)
 }
 
 /// The content of `/proc/PID/stat` (proc_pid_stat(5)).
@@ -176,9 +179,12 @@ pub(super) fn stat(proc_root: &Path, pid: u32) -> Option<Stat> {
     Stat::parse(&fs::read(proc_root.join(pid.to_string()).join("stat")).ok()?)
 }
 
-/// A number of `/proc/PID/io`.
-pub(super) fn counted(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().parse().ok()
+/// What `/proc/PID/io` says of storage.
+pub(super) fn counted_bytes(text: &str) -> Option<KernelBytes> {
+    let counted = |name| -> Option<u64> {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().parse().ok()
+    };
+    Some(KernelBytes { read: counted("read_bytes")?, written: counted("write_bytes")? })
 }
 
 /// How many processors a process may run on, of the text of its `status`: its affinity, which its control group (cpuset)
@@ -351,7 +357,8 @@ impl Process {
         proven(self.clone(), &[self.name.as_str()]).is_some()
     }
 
-    /// The user who started it, by number; `None` if that cannot be read.
+    /// The user who started it, by number, who has one share for all ids that belong to it (subuid(5)); `None` if that cannot
+    /// be read.
     pub fn user(&self) -> Option<u32> {
         user(&self.folder)
     }
@@ -419,7 +426,8 @@ impl Process {
     }
 
     /// The value of a variable of its environment, as it was when the process started; the outer `None` if that
-    /// cannot be read. Nothing else of the environment is kept: it may hold secrets.
+    /// cannot be read. Nothing else of the environment is kept: it may hold secrets. Reading it may take for ever, as for
+    /// [`arguments`](Self::arguments), and while the process executes a program.
     pub fn environment(&self, name: &str) -> Option<Option<String>> {
         let text = small(&self.folder.join("environ"))?;
         let value = text.split('\0').find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
@@ -427,7 +435,7 @@ impl Process {
     }
 
     /// Whether its memory is spread over all NUMA nodes, by the policy of its mappings in `/proc/PID/numa_maps`;
-    /// `None` without permission.
+    /// `None` without permission. Reading it may take for ever, as for [`environment`](Self::environment).
     pub fn is_interleaved(&self) -> Option<bool> {
         let text = small(&self.folder.join("numa_maps"))?;
         let mut policies = text.lines().filter_map(|line| line.split(' ').nth(1)).peekable();

@@ -10,6 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use super::subordinate;
+
 /// `TCP_LISTEN`, as `/proc/net/tcp` writes it.
 const STATE_LISTEN: &str = "0A";
 /// The most listening sockets of a user and of all users, in a table.
@@ -114,7 +116,7 @@ impl SocketTable {
 
     /// A socket of this user. Where one has too many, those of others still have room.
     fn add(&mut self, user: u32, inode: u64, address: SocketAddr) {
-        let of_user = self.users.entry(user).or_default();
+        let of_user = self.users.entry(subordinate::owner(user)).or_default();
         if *of_user < MAX_OF_USER && self.listening.len() < MAX_LISTENING {
             *of_user += 1;
             self.listening.insert(inode, address);

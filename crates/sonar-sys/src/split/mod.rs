@@ -32,6 +32,8 @@ pub use following::FollowedProcess;
 use following::Following;
 use records::{parse, parse_wait};
 
+/// In the table of processes: one that is watched, and not followed yet. No process is followed from this change on.
+const WATCHED: u32 = 0;
 /// Processes that can be followed at once.
 pub const MAX_PROCESSES: usize = 64;
 /// Threads whose time can be divided at once.
@@ -254,16 +256,32 @@ impl SplitTracer {
     /// # Errors
     /// The table of processes is full ([`MAX_PROCESSES`]), or control was given up.
     pub fn follow(&self, process: u32) -> Result<(), TraceError> {
+        self.follow_if(process, || true).map(drop)
+    }
+
+    /// Follows one more process, from nothing, if it is proven to be what it was chosen for. Returns whether it is followed.
+    ///
+    /// The proof is asked for while the programs watch the process, and before they record anything of it. If it ends or
+    /// executes another program from then on, it is not followed, whatever the proof says.
+    ///
+    /// # Errors
+    /// As [`follow`](Self::follow).
+    pub fn follow_if(&self, process: u32, is_proven: impl FnOnce() -> bool) -> Result<bool, TraceError> {
         let mut next = self.following.borrow().next()?;
         next.add(process);
         // First of all the programs look at it, so that they notice if it ends or executes another program meanwhile.
         self.change(next)?;
         let since = self.following.borrow().generation();
-        let added = update(&self.skeleton.maps.split_processes, &process.to_ne_bytes(), &since.to_ne_bytes());
-        if added.is_err() {
+        let (processes, key) = (&self.skeleton.maps.split_processes, process.to_ne_bytes());
+        if let Err(error) = update(processes, &key, &WATCHED.to_ne_bytes()) {
             self.following.borrow_mut().remove(process);
+            return Err(error);
         }
-        added
+        // Where it has ended or executed another program, the programs have removed it.
+        if is_proven() && processes.update(&key, &since.to_ne_bytes(), MapFlags::EXIST).is_ok() {
+            return Ok(true);
+        }
+        self.leave(process).map(|()| false)
     }
 
     /// Stops following a process, and forgets its threads.
@@ -294,7 +312,7 @@ impl SplitTracer {
     /// [`SplitTracer::controls`].
     pub fn follows(&self, process: u32) -> bool {
         let found = lookup(&self.skeleton.maps.split_processes, &process.to_ne_bytes());
-        found.is_ok_and(|found| found.is_some())
+        found.is_ok_and(|found| found.is_some_and(|since| since != WATCHED.to_ne_bytes()))
     }
 
     /// The processes that were chosen, including those that have ended since.

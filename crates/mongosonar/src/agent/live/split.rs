@@ -104,7 +104,9 @@ impl SplitSetup {
     /// # Errors
     /// A helper process cannot be started. The kernel, or a missing privilege.
     pub fn new(connections: ConnectionSample, plan: SplitPlan) -> anyhow::Result<Self> {
-        let processes = servers::in_order_of_places(servers::proven_or_hidden(&Host::live()), MAX_PROCESSES);
+        let host = Host::live();
+        let processes = servers::in_order_of_places(servers::proven_or_hidden(&host), MAX_PROCESSES);
+        let processes = servers::proven_again(&host, &processes);
         let helpers = SplitHelpers::start(&processes, None, connections, plan)?;
         let matcher = Arc::new(Mutex::new(OperationMatcher::new(JoinedQueue::default()).with_room(ROOM)));
         Ok(Self { helpers, matcher, connections })

@@ -5,6 +5,7 @@
 //! receives what both saw.
 
 mod in_progress;
+mod loaded_symbols;
 mod open_files;
 mod operation_matcher;
 mod plan;
@@ -19,8 +20,9 @@ pub use self::plan::SplitPlan;
 pub use self::rows::WindowSplits;
 pub use self::trace::{SplitHelpers, SplitTrace};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use sonar_sys::Host;
+use sonar_sys::host::process::RunningProgram;
 use sonar_sys::split::MAX_PROCESSES;
 
 use crate::capture::args::Range;
@@ -30,23 +32,24 @@ use crate::servers;
 
 /// The processes to trace: those that were asked for, else each mongod and mongos of this machine that proves to be one, or
 /// only those that listen on the named ports. Where there are more than can be traced, those that get a place come first.
+/// Each has the program for which it was chosen: once it executes another one, or has ended, it is not traced.
 ///
 /// # Errors
 /// A named process does not exist, no mongod or mongos runs here, or none listens on `ports`.
-pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<u32>> {
+pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<RunningProgram>> {
     let host = Host::live();
-    if let Some(none) = asked.iter().find(|process| host.stat(**process).is_none()) {
-        bail!("there is no process {none}");
-    }
     if !asked.is_empty() {
-        return Ok(asked.to_vec());
+        let running = |process: &u32| {
+            RunningProgram::now(*process).map_err(|_| anyhow!("there is no process {process}"))
+        };
+        return asked.iter().map(running).collect();
     }
     let found = servers::in_order_of_places(servers::proven_or_hidden(&host), MAX_PROCESSES);
     if found.is_empty() {
         bail!("no mongod or mongos runs here: name a process with --pid");
     }
     if ports.is_empty() {
-        return Ok(found);
+        return Ok(servers::proven_again(&host, &found));
     }
     let listened = CapturedPorts::of(ports, Vec::new());
     let serving = host.serving(&found, &|port| listened.has(port));
@@ -55,7 +58,12 @@ pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<u32>> {
             "no mongod or mongos listens on {listened} here: name another port, or a process with --pid"
         ));
     }
-    Ok(serving)
+    Ok(servers::proven_again(&host, &serving))
+}
+
+/// The numbers of these processes.
+pub fn numbers(processes: &[RunningProgram]) -> Vec<u32> {
+    processes.iter().map(|process| process.pid).collect()
 }
 
 /// The ports to capture for these processes: those that were named, else those on which they listen if they were named

@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 
 use anyhow::Result;
+use sonar_core::words::plural;
 use sonar_sys::Host;
 use sonar_sys::ebpf::FileKey;
 use sonar_sys::helper::Helper;
+use sonar_sys::host::regular::CachedStat;
 use sonar_sys::privileges::Duty;
 use sonar_sys::questions::{HelperAnswer, answer_all};
 
@@ -27,6 +28,8 @@ const MAX_PROCESSES: usize = 64;
 const MAX_PATH: usize = 4_096;
 /// The bytes of a file of an answer, beside its path: device, inode, and the length of the path.
 const ENTRY_BYTES: usize = 14;
+/// The bytes of an answer before its files: how many processes have more.
+const CUT_BYTES: usize = 2;
 
 /// How much room there is for the names of files.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -68,7 +71,17 @@ pub struct OpenFiles {
     helper: Option<RefCell<HelperSocket>>,
     /// The last answer could not be used, which was said.
     is_told: Cell<bool>,
+    /// The most processes with files for which there was no room, which was said.
+    cut_told: Cell<u16>,
     room: OpenFilesRoom,
+}
+
+/// The open files of processes, as far as there is room for them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct FoundFiles<F> {
+    files: F,
+    /// How many processes have more files than there is room for.
+    cut: u16,
 }
 
 impl OpenFiles {
@@ -76,27 +89,44 @@ impl OpenFiles {
     pub fn new(confined: bool, room: OpenFilesRoom) -> Self {
         let helper = if confined { helper(room) } else { None };
         let helper = helper.and_then(|helper| HelperSocket::to(helper, room.answer_bytes).ok());
-        Self { helper: helper.map(RefCell::new), is_told: Cell::new(false), room }
+        Self { helper: helper.map(RefCell::new), is_told: Cell::new(false), cut_told: Cell::new(0), room }
     }
 
     /// Files that these processes have open now, with their paths. None while the helper stands still.
     pub fn read(&self, processes: &[u32]) -> HashMap<FileId, String> {
         let Some(helper) = &self.helper else {
-            return find(processes, self.room).into_iter().map(|(id, path)| (id, lossy(&path))).collect();
+            let FoundFiles { files, cut } = find(processes, self.room);
+            self.tell_cut(cut);
+            return files.into_iter().map(|(id, path)| (id, lossy(&path))).collect();
         };
         let found = ask(&mut helper.borrow_mut(), processes, self.room);
         let is_told = self.is_told.replace(found.is_err());
-        found.unwrap_or_else(|error| {
+        let FoundFiles { files, cut } = found.unwrap_or_else(|error| {
             // It is said once: the agent asks again and again.
             if !is_told {
                 eprintln!("mongosonar: the names of files cannot be found: {error:#}");
             }
-            HashMap::new()
-        })
+            FoundFiles::default()
+        });
+        self.tell_cut(cut);
+        files
+    }
+
+    /// Says of how many processes names of files are missing, when there are more than before.
+    fn tell_cut(&self, cut: u16) {
+        if cut > self.cut_told.get() {
+            self.cut_told.set(cut);
+            let servers = plural(u64::from(cut), "server");
+            eprintln!("mongosonar: names of files of {servers} are missing: there are too many open files");
+        }
     }
 }
 
-fn ask(helper: &mut HelperSocket, processes: &[u32], room: OpenFilesRoom) -> Result<HashMap<FileId, String>> {
+fn ask(
+    helper: &mut HelperSocket,
+    processes: &[u32],
+    room: OpenFilesRoom,
+) -> Result<FoundFiles<HashMap<FileId, String>>> {
     let answer = helper.ask(&question(processes))?;
     Ok(files(&mut answer.bytes.as_slice(), room)?)
 }
@@ -124,33 +154,55 @@ fn asked(question: &[u8]) -> Vec<u32> {
 }
 
 /// The regular files that these processes have open, as many as an answer has room for, each with the end of its path.
-fn find(processes: &[u32], room: OpenFilesRoom) -> Vec<(FileId, Vec<u8>)> {
-    let folders = processes.iter().map(|process| Host::live().path(&format!("proc/{process}/fd")));
-    let entries = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+fn find(processes: &[u32], room: OpenFilesRoom) -> FoundFiles<Vec<(FileId, Vec<u8>)>> {
     let file = |entry: fs::DirEntry| {
         let path = fs::read_link(entry.path()).ok()?;
-        let known = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file)?;
-        let device = u32::try_from(FileKey::device_of_stat(known.dev())).ok()?;
+        // Its file system is not asked: it may never answer.
+        let known = CachedStat::at(&entry.path()).ok().filter(|known| known.is_regular)?;
+        let device = u32::try_from(FileKey::device_of_stat(known.device)).ok()?;
         let path = path.as_os_str().as_bytes();
-        Some(((device, known.ino()), path[path.len().saturating_sub(MAX_PATH)..].to_vec()))
+        Some(((device, known.inode), path[path.len().saturating_sub(MAX_PATH)..].to_vec()))
     };
-    fitting(entries.filter_map(file), room)
+    let folders = processes.iter().map(|process| Host::live().path(&format!("proc/{process}/fd")));
+    let of_processes = folders.filter_map(|folder| fs::read_dir(folder).ok());
+    fitting(of_processes.map(|entries| entries.flatten().filter_map(file)).collect(), room)
 }
 
-/// As many of the files as an answer has room for.
-fn fitting(found: impl Iterator<Item = (FileId, Vec<u8>)>, room: OpenFilesRoom) -> Vec<(FileId, Vec<u8>)> {
-    let mut bytes = 0;
-    let has_room = |(_, path): &(FileId, Vec<u8>)| {
-        bytes += ENTRY_BYTES + path.len();
-        bytes <= room.answer_bytes
-    };
-    found.take(room.files).take_while(has_room).collect()
+/// As many files of each process as an answer has room for. The next one is always of the process that has got least, so
+/// that a process with many files, or with long paths, takes no room that another one needs.
+fn fitting<F: Iterator<Item = (FileId, Vec<u8>)>>(
+    of_processes: Vec<F>,
+    room: OpenFilesRoom,
+) -> FoundFiles<Vec<(FileId, Vec<u8>)>> {
+    // A short path takes the place of a file all the same.
+    let least_cost = room.answer_bytes / room.files.max(1);
+    let mut open: Vec<(usize, F)> = of_processes.into_iter().map(|files| (0, files)).collect();
+    let mut found = FoundFiles::<Vec<_>>::default();
+    let mut bytes = CUT_BYTES;
+    while let Some(at) = (0..open.len()).min_by_key(|at| open[*at].0) {
+        let (cost, files) = &mut open[at];
+        let Some((id, path)) = files.next() else {
+            open.swap_remove(at);
+            continue;
+        };
+        let length = ENTRY_BYTES + path.len();
+        if found.files.len() == room.files || bytes + length > room.answer_bytes {
+            found.cut += 1;
+            open.swap_remove(at);
+            continue;
+        }
+        *cost += length.max(least_cost);
+        bytes += length;
+        found.files.push((id, path));
+    }
+    found
 }
 
-fn answer(files: &[(FileId, Vec<u8>)]) -> Vec<u8> {
-    let length = files.iter().map(|(_, path)| ENTRY_BYTES + path.len()).sum();
-    let mut bytes = Vec::with_capacity(length);
-    for ((device, inode), path) in files {
+fn answer(found: &FoundFiles<Vec<(FileId, Vec<u8>)>>) -> Vec<u8> {
+    let length: usize = found.files.iter().map(|(_, path)| ENTRY_BYTES + path.len()).sum();
+    let mut bytes = Vec::with_capacity(CUT_BYTES + length);
+    bytes.extend(found.cut.to_le_bytes());
+    for ((device, inode), path) in &found.files {
         bytes.extend(device.to_le_bytes());
         bytes.extend(inode.to_le_bytes());
         bytes.extend(u16::try_from(path.len()).unwrap_or(0).to_le_bytes());
@@ -160,8 +212,9 @@ fn answer(files: &[(FileId, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// The files of an answer.
-fn files(answer: &mut &[u8], room: OpenFilesRoom) -> io::Result<HashMap<FileId, String>> {
+fn files(answer: &mut &[u8], room: OpenFilesRoom) -> io::Result<FoundFiles<HashMap<FileId, String>>> {
     let too_much = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    let cut = u16::from_le_bytes(array(answer)?);
     let mut files = HashMap::new();
     while !answer.is_empty() {
         let device = u32::from_le_bytes(array(answer)?);
@@ -177,7 +230,7 @@ fn files(answer: &mut &[u8], room: OpenFilesRoom) -> io::Result<HashMap<FileId, 
         answer.read_exact(&mut path)?;
         files.insert((device, inode), lossy(&path));
     }
-    Ok(files)
+    Ok(FoundFiles { files, cut })
 }
 
 fn lossy(path: &[u8]) -> String {
@@ -187,6 +240,7 @@ fn lossy(path: &[u8]) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -203,7 +257,7 @@ mod tests {
         assert_eq!(files[&id], path.to_str().unwrap());
         assert_eq!(asked(&question(&[3, 4])), [3, 4]);
         let found = answer(&find(&[std::process::id()], ROOM));
-        assert_eq!(super::files(&mut found.as_slice(), ROOM).unwrap()[&id], files[&id]);
+        assert_eq!(super::files(&mut found.as_slice(), ROOM).unwrap().files[&id], files[&id]);
         fs::remove_file(&path).unwrap();
     }
 
@@ -214,8 +268,9 @@ mod tests {
         for (answer, why) in [
             (entry(5_000), "a path that is too long"),
             (entry(5), "failed to fill whole buffer"),
-            (many.collect(), "too many files"),
+            (many.collect::<Vec<_>>(), "too many files"),
         ] {
+            let answer = [&[0; CUT_BYTES][..], &answer].concat();
             assert_eq!(files(&mut answer.as_slice(), ROOM).unwrap_err().to_string(), why);
         }
     }
@@ -224,32 +279,63 @@ mod tests {
     fn a_command_has_room_for_the_files_of_a_server_with_many_collections() {
         let found: Vec<(FileId, Vec<u8>)> =
             (0..60_000).map(|inode| ((1, inode), format!("/data/collection-{inode}.wt").into())).collect();
-        let bytes = answer(&found);
-        assert_eq!(files(&mut bytes.as_slice(), OpenFilesRoom::COMMAND).unwrap().len(), found.len());
+        let count = found.len();
+        let bytes = answer(&FoundFiles { files: found, cut: 0 });
+        assert_eq!(files(&mut bytes.as_slice(), OpenFilesRoom::COMMAND).unwrap().files.len(), count);
         assert!(files(&mut bytes.as_slice(), OpenFilesRoom::AGENT).is_err());
+    }
+
+    /// The files of a process: so many of the device, with paths of so many bytes.
+    fn open_files(device: u32, count: u64, path_bytes: usize) -> impl Iterator<Item = (FileId, Vec<u8>)> {
+        (0..count).map(move |inode| ((device, inode), vec![b'a'; path_bytes]))
     }
 
     #[test]
     fn an_answer_has_as_many_files_as_there_is_room_for() {
-        let found = || (0..9).map(|inode| ((1, inode), b"/data/a".to_vec()));
-        let room = OpenFilesRoom { answer_bytes: 3 * (ENTRY_BYTES + 7) + 1, ..ROOM };
-        let fits = fitting(found(), room);
-        assert_eq!((fits.len(), answer(&fits).len()), (3, room.answer_bytes - 1));
-        assert_eq!(fitting(found(), OpenFilesRoom { files: 2, ..room }).len(), 2);
-        assert_eq!(fitting(found(), ROOM).len(), 9);
+        let room = OpenFilesRoom { answer_bytes: CUT_BYTES + 3 * (ENTRY_BYTES + 7) + 1, ..ROOM };
+        for (room, count, cut) in [
+            (room, 3, 1),
+            (OpenFilesRoom { files: 2, ..room }, 2, 1),
+            (OpenFilesRoom { files: 9, ..ROOM }, 9, 0),
+        ] {
+            let fits = fitting(vec![open_files(1, 9, 7)], room);
+            assert_eq!((fits.files.len(), fits.cut), (count, cut), "{room:?}");
+            let bytes = answer(&fits);
+            assert!(bytes.len() <= room.answer_bytes);
+            let read = files(&mut bytes.as_slice(), room).unwrap();
+            assert_eq!((read.files.len(), read.cut), (count, cut));
+        }
+    }
+
+    #[test]
+    fn a_process_with_many_files_or_long_paths_leaves_room_for_those_of_others() {
+        let of = |fits: &FoundFiles<Vec<(FileId, Vec<u8>)>>, device: u32| {
+            fits.files.iter().filter(|((of, _), _)| *of == device).count()
+        };
+        let many = vec![open_files(1, 1_000_000, 7), open_files(2, 400, 7), open_files(3, 300, 7)];
+        let fits = fitting(many, OpenFilesRoom { files: 1_000, ..ROOM });
+        assert_eq!([1, 2, 3].map(|device| of(&fits, device)), [350, 350, 300]);
+        assert_eq!(fits.cut, 2);
+        let long = vec![open_files(1, 1_000_000, MAX_PATH), open_files(2, 400, 7), open_files(3, 300, 7)];
+        let fits = fitting(long, OpenFilesRoom { answer_bytes: 128 << 10, files: 8_192, ..ROOM });
+        assert_eq!([2, 3].map(|device| of(&fits, device)), [400, 300]);
+        assert!(of(&fits, 1) > 0);
+        assert_eq!(fits.cut, 1);
     }
 
     #[test]
     fn names_are_found_again_after_a_helper_has_stood_still() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let helper = RefCell::new(HelperSocket::new(ours, ROOM.answer_bytes));
-        let open = OpenFiles { helper: Some(helper), is_told: Cell::new(false), room: ROOM };
+        let open =
+            OpenFiles { helper: Some(helper), is_told: Cell::new(false), cut_told: Cell::new(0), room: ROOM };
+        let found = |inode| answer(&FoundFiles { files: vec![((1, inode), b"/a".to_vec())], cut: 1 });
         let serving = std::thread::spawn(move || {
             let mut asked = 0;
             answer_all(theirs, |_| {
                 asked += 1;
                 // The first answer makes no sense.
-                let bytes = if asked == 1 { vec![7; 3] } else { answer(&[((1, asked), b"/a".to_vec())]) };
+                let bytes = if asked == 1 { vec![7; 3] } else { found(asked) };
                 Ok(HelperAnswer { bytes, files: Vec::new() })
             })
         });
@@ -257,6 +343,7 @@ mod tests {
         assert!(open.is_told.get());
         assert_eq!(open.read(&[1])[&(1, 2)], "/a");
         assert!(!open.is_told.get());
+        assert_eq!(open.cut_told.get(), 1);
         drop(open);
         assert!(serving.join().unwrap().is_err());
     }

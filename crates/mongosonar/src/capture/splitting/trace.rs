@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use sonar_core::time_split::ConnectionSample;
 use sonar_core::words::plural;
+use sonar_sys::ebpf::TraceError;
+use sonar_sys::host::process::RunningProgram;
 use sonar_sys::split::{FollowedProcess, MAX_PROCESSES, SplitEvent, SplitLosses, SplitTracer, ThreadTime};
 
 use super::in_progress::ThreadsNow;
+use super::numbers;
 use super::open_files::{FileId, OpenFiles};
 use super::operation_matcher::{OperationMatcher, SplitSink};
 use super::plan::SplitPlan;
@@ -41,13 +44,14 @@ pub struct SplitHelpers {
 }
 
 impl SplitHelpers {
-    /// Starts them for these processes, as many as can be traced, and for these connections, with rules for wait classes
-    /// from the file `classes`. From then on this process chooses no others. Call it before any thread is started.
+    /// Starts them for these processes, as many as can be traced and still run the program for which they were chosen, and
+    /// for these connections, with rules for wait classes from the file `classes`. From then on this process chooses no
+    /// others. Call it before any thread is started.
     ///
     /// # Errors
     /// The file of classes is wrong, or a helper cannot be started. The kernel, or a missing privilege.
     pub fn start(
-        processes: &[u32],
+        processes: &[RunningProgram],
         classes: Option<&Path>,
         connections: ConnectionSample,
         plan: SplitPlan,
@@ -58,11 +62,14 @@ impl SplitHelpers {
         without_place.note(others.len());
         let libraries = match plan.encrypted {
             EncryptedAccess::Off => Vec::new(),
-            EncryptedAccess::Cheap | EncryptedAccess::AnyCost => TlsLibrary::read_apart(processes),
+            EncryptedAccess::Cheap | EncryptedAccess::AnyCost => TlsLibrary::read_apart(&numbers(processes)),
         };
         let files = OpenFiles::new(plan.confined, plan.files);
         let mut classifier = WaitClassifier::new(classes, processes, plan)?;
-        let tracer = SplitTracer::start(processes, connections, plan.room).map_err(refused)?;
+        let tracer = SplitTracer::start(&[], connections, plan.room).map_err(refused)?;
+        for other in follow_chosen(&tracer, processes).map_err(refused)? {
+            eprintln!("mongosonar: process {other} is not traced: it has ended, or executes another program");
+        }
         if plan.follows || !plan.samples {
             classifier = classifier.with_later(&tracer);
         }
@@ -98,6 +105,17 @@ impl SplitHelpers {
             refused: refused.into(),
         }
     }
+}
+
+/// Follows those of these processes that still run the program for which they were chosen; returns the others.
+fn follow_chosen(tracer: &SplitTracer, chosen: &[RunningProgram]) -> Result<Vec<u32>, TraceError> {
+    let mut others = Vec::new();
+    for process in chosen {
+        if !tracer.follow_if(process.pid, || process.still(()).is_ok())? {
+            others.push(process.pid);
+        }
+    }
+    Ok(others)
 }
 
 /// Attaches to the TLS library of a process.
@@ -144,8 +162,8 @@ impl SplitTrace {
         privileges::drop_privileges_while_tracing(|| self.tracer.is_readable());
     }
 
-    /// Reads the names of functions, which takes a second or two for a large program. Call it after privileges were
-    /// dropped.
+    /// Reads the names of functions, which takes a second or two for a large program. Those of a process that does not answer
+    /// are used once they come. Call it after privileges were dropped.
     pub fn load_symbols(&self) {
         self.classifier.borrow_mut().load();
     }
@@ -164,10 +182,18 @@ impl SplitTrace {
         (count > 0).then(|| not_traced(count, MAX_PROCESSES))
     }
 
-    /// A sentence about how often symbols or stacks could not be read after the first time, if they could not.
-    pub fn further_failures(&self) -> Option<String> {
-        let count = self.classifier.borrow_mut().problems().further_failures();
-        (count > 0).then(|| format!("functions or stacks could not be read {}", plural(count, "more time")))
+    /// Sentences about how often symbols or stacks could not be read after the first time, and how often symbols were not
+    /// loaded yet, if that was so.
+    pub fn further_failures(&self) -> Vec<String> {
+        let mut classifier = self.classifier.borrow_mut();
+        let (further, unnamed) = (classifier.problems().further_failures(), classifier.problems().unnamed());
+        let further = (further > 0)
+            .then(|| format!("functions or stacks could not be read {}", plural(further, "more time")));
+        let unnamed = (unnamed > 0).then(|| {
+            let waits = plural(unnamed, "wait");
+            format!("functions of {waits} have no names: those of the process were not read yet")
+        });
+        further.into_iter().chain(unnamed).collect()
     }
 
     /// Drops what the threads did until now.
@@ -314,10 +340,39 @@ mod tests {
         }
         let plan = SplitPlan::of_command(false, false, EncryptedAccess::Off);
         // Nobody has these numbers.
-        let many: Vec<u32> = (5_000_000..5_000_003 + MAX_PROCESSES as u32).collect();
+        let numbers = 5_000_000..5_000_003 + MAX_PROCESSES as u32;
+        let many: Vec<_> = numbers.map(|pid| RunningProgram { pid, started: 1, program: None }).collect();
         let trace = SplitHelpers::start(&many, None, ConnectionSample::default(), plan).unwrap().trace();
-        assert_eq!(trace.followed.borrow().len(), MAX_PROCESSES);
         assert_eq!(trace.refused().unwrap(), not_traced(3, MAX_PROCESSES));
+        assert!(trace.followed.borrow().is_empty(), "none of them runs");
+    }
+
+    #[test]
+    fn a_process_that_is_not_what_it_was_chosen_for_is_not_traced() {
+        use sonar_sys::split::SplitRoom;
+        let tracer = match SplitTracer::start(&[], ConnectionSample::default(), SplitRoom::COMMAND) {
+            Ok(tracer) => tracer,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let child = || std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut children = [child(), child()];
+        let [same, other] =
+            [&children[0], &children[1]].map(|child| RunningProgram::now(child.id()).unwrap());
+        let own = RunningProgram::now(std::process::id()).unwrap();
+        for before in [
+            // Another process has its number since.
+            RunningProgram { started: other.started - 1, ..other },
+            // It executes another program since.
+            RunningProgram { program: own.program, ..other },
+        ] {
+            assert_eq!(follow_chosen(&tracer, &[before, same]).unwrap(), [other.pid]);
+            assert_eq!(tracer.followed().iter().map(|one| one.process).collect::<Vec<_>>(), [same.pid]);
+            tracer.leave(same.pid).unwrap();
+        }
+        for child in &mut children {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
     }
 
     #[test]

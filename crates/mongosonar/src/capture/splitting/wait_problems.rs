@@ -7,6 +7,8 @@ use anyhow::Result;
 pub struct WaitProblems {
     notices: Vec<String>,
     failures: u64,
+    /// Waits of processes whose symbols were not loaded yet.
+    unnamed: u64,
 }
 
 impl WaitProblems {
@@ -24,6 +26,16 @@ impl WaitProblems {
             self.notices.push(words());
         }
         self.failures += 1;
+    }
+
+    /// Notes that functions had no names because the symbols of their process were not loaded yet.
+    pub fn note_unnamed(&mut self) {
+        self.unnamed += 1;
+    }
+
+    /// How often that was so.
+    pub fn unnamed(&self) -> u64 {
+        self.unnamed
     }
 
     /// Takes the sentences to show.
@@ -68,5 +80,7 @@ mod tests {
         problems.note_failure(|| "cut".to_owned());
         assert!(problems.take_notices().is_empty());
         assert_eq!(problems.further_failures(), 2);
+        problems.note_unnamed();
+        assert_eq!((problems.unnamed(), problems.further_failures()), (1, 2));
     }
 }

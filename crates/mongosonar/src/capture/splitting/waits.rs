@@ -1,27 +1,34 @@
 //! What long waits were for, by the functions on their stacks.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_core::stacks::{ThreadSample, ThreadState};
 use sonar_core::time_split::{ClassifiedWait, TimePart, WaitSample};
-use sonar_decode::stacks::{TableBudget, WaitClasses};
+use sonar_decode::stacks::{AddressSpace, TableBudget, WaitClasses};
 use sonar_sys::Host;
 use sonar_sys::host::process::RunningProgram;
 use sonar_sys::split::SplitTracer;
 
+use super::loaded_symbols::{LoadedSymbols, MOMENT};
+use super::numbers;
 use super::plan::SplitPlan;
 use super::wait_problems::WaitProblems;
 use crate::stacks::helper::{LaterSources, StackSource};
-use crate::stacks::shared::SharedSymbols;
+use crate::stacks::shared::{ImageFile, SharedSymbols};
 use crate::stacks::symbols::{ProcessSymbols, classify, computation, own_vdso, wait_classes};
+
+/// How long all processes that were there at the start are waited for together.
+const START_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Names the classes of waits.
 pub struct WaitClassifier {
     classes: WaitClasses,
-    processes: HashMap<u32, ProcessSymbols>,
+    processes: LoadedSymbols,
+    /// Unwinds what has no symbols yet.
+    without_symbols: AddressSpace<ImageFile>,
     /// For servers that start later, where they are followed.
     later: Option<LaterSources>,
     /// Those that were there at the start, where the same helper answers for them.
@@ -33,28 +40,48 @@ pub struct WaitClassifier {
 }
 
 impl WaitClassifier {
-    /// For these processes, with more rules from the file `classes`. Call it before any thread is started, and before
-    /// privileges are dropped.
+    /// For these processes, with more rules from the file `classes`. One whose threads cannot be sampled is left out, which
+    /// is a problem to tell. Call it before any thread is started, and before privileges are dropped.
     ///
     /// # Errors
-    /// The file of classes is wrong, or a helper cannot be started.
-    pub fn new(classes: Option<&Path>, processes: &[u32], plan: SplitPlan) -> Result<Self> {
+    /// The file of classes is wrong.
+    pub fn new(classes: Option<&Path>, processes: &[RunningProgram], plan: SplitPlan) -> Result<Self> {
+        Self::with_sources(classes, processes, plan, StackSource::start)
+    }
+
+    /// The same, with what gives the source of a process.
+    fn with_sources(
+        classes: Option<&Path>,
+        chosen: &[RunningProgram],
+        plan: SplitPlan,
+        start: impl Fn(RunningProgram) -> Result<StackSource>,
+    ) -> Result<Self> {
         let classes = wait_classes(classes)?;
         let vdso = own_vdso();
         let shared = SharedSymbols::new(TableBudget::new(plan.table_bytes), plan.large);
-        let symbols = |process: RunningProgram| {
-            let source = StackSource::start(process)?;
-            let symbols = ProcessSymbols::new(source, program(process.pid), vdso.clone());
-            Ok((process.pid, symbols.within(shared.clone())))
-        };
-        let (sampled, unread) = if plan.samples { (processes, &[][..]) } else { (&[][..], processes) };
-        // All of them first: each helper takes its time to start.
-        let chosen: Vec<_> =
-            sampled.iter().filter_map(|process| RunningProgram::now(*process).ok()).collect();
-        let processes = chosen.into_iter().map(symbols).collect::<Result<_>>()?;
-        let unread = unread.to_vec();
-        let problems = WaitProblems::default();
-        Ok(Self { classes, processes, later: None, unread, shared, vdso, problems })
+        let mut problems = WaitProblems::default();
+        let (sampled, unread) = if plan.samples { (chosen, &[][..]) } else { (&[][..], chosen) };
+        let mut unread = numbers(unread);
+        let mut processes = LoadedSymbols::default();
+        // What has become something else takes no helper.
+        for process in sampled.iter().filter(|process| process.still(()).is_ok()) {
+            let pid = process.pid;
+            match start(*process) {
+                Ok(source) => {
+                    let symbols = ProcessSymbols::new(source, program(pid), vdso.clone());
+                    processes.insert(pid, symbols.within(shared.clone()));
+                }
+                Err(error) => {
+                    problems.note_failure(|| {
+                        format!("the threads of process {pid} are not sampled, so its waits have no classes: {error:#}")
+                    });
+                    // The helper for servers that start later may answer for its functions, where there is one.
+                    unread.push(pid);
+                }
+            }
+        }
+        let without_symbols = AddressSpace::default();
+        Ok(Self { classes, processes, without_symbols, later: None, unread, shared, vdso, problems })
     }
 
     /// The same, also for servers that start later; the helper decides which are traced. Call it before any thread is
@@ -73,39 +100,56 @@ impl WaitClassifier {
         self.shared.budget.used()
     }
 
-    /// Adds a server that has started since, and reads its symbols.
+    /// Adds a server that has started since. A thread loads its symbols.
     pub fn add(&mut self, process: u32) {
+        self.insert(process);
+        self.processes.load(process, MOMENT, &mut self.problems);
+    }
+
+    fn insert(&mut self, process: u32) {
         let Some(later) = &mut self.later else { return };
-        let loaded = later.source(process).and_then(|source| {
-            let symbols = ProcessSymbols::new(source, program(process), self.vdso.clone());
-            let symbols = symbols.within(self.shared.clone());
-            self.processes.entry(process).insert_entry(symbols).get_mut().load()
-        });
-        let limits = self.processes.get_mut(&process).map(ProcessSymbols::take_limits);
-        self.problems.note_symbols(process, loaded, limits.unwrap_or_default());
+        match later.source(process) {
+            Ok(source) => {
+                let symbols = ProcessSymbols::new(source, program(process), self.vdso.clone());
+                self.processes.insert(process, symbols.within(self.shared.clone()));
+            }
+            Err(error) => self.problems.note_symbols(process, Err(error), Vec::new()),
+        }
     }
 
     /// Forgets a process that has ended.
     pub fn remove(&mut self, process: u32) {
-        self.processes.remove(&process);
+        self.processes.remove(process);
     }
 
-    /// Reads the symbols, which takes a second or two for a large program. Call it after privileges were dropped.
+    /// Loads the symbols, which takes a second or two for a large program. Those of a process that does not answer are used
+    /// once they come. Call it after privileges were dropped.
     pub fn load(&mut self) {
-        std::mem::take(&mut self.unread).into_iter().for_each(|process| self.add(process));
-        for (process, symbols) in &mut self.processes {
-            let loaded = symbols.load();
-            self.problems.note_symbols(*process, loaded, symbols.take_limits());
+        std::mem::take(&mut self.unread).into_iter().for_each(|process| self.insert(process));
+        let mut patience = START_PATIENCE;
+        for process in self.processes.processes() {
+            let begun = Instant::now();
+            // One that does not answer leaves time for the others.
+            self.processes.load(process, patience / 2, &mut self.problems);
+            patience = patience.saturating_sub(begun.elapsed());
         }
     }
 
     /// The class of a wait, or what was computed; `None` if its process is not known.
     pub fn classify(&mut self, wait: &WaitSample) -> Option<ClassifiedWait> {
-        let symbols = self.processes.get_mut(&wait.process)?;
         // A library may have been loaded since. Without it, the stack is cut.
-        let loaded = symbols.load_for(std::slice::from_ref(&wait.sample));
-        self.problems.note_symbols(wait.process, loaded, symbols.take_limits());
-        let stack = symbols.unwind(&wait.sample);
+        let samples = std::slice::from_ref(&wait.sample);
+        self.processes.load_for(wait.process, samples, &mut self.problems);
+        if !self.processes.has(wait.process) {
+            return None;
+        }
+        let stack = match self.processes.ready(wait.process) {
+            Some(symbols) => symbols.unwind(&wait.sample),
+            None => {
+                self.problems.note_unnamed();
+                self.without_symbols.unwind(&wait.sample)
+            }
+        };
         let class = match wait.part {
             TimePart::Cpu => computation(&stack),
             _ => classify(&self.classes, &wait.sample, &stack).0.name,
@@ -114,11 +158,18 @@ impl WaitClassifier {
     }
 
     /// What all threads wait for now, but for those that have nothing to do. A process that cannot be sampled has none;
-    /// neither has one that was added.
+    /// neither has one that was added, and one whose symbols are not loaded yet.
     pub fn look(&mut self) -> Vec<SampledWait> {
         let mut waits = Vec::new();
-        let sampled = self.processes.iter_mut().filter(|(_, symbols)| symbols.source.has_snapshots());
-        for (process, symbols) in sampled {
+        self.processes.take_loaded(&mut self.problems);
+        for process in self.processes.processes() {
+            let Some(symbols) = self.processes.ready(process) else {
+                self.problems.note_unnamed();
+                continue;
+            };
+            if !symbols.source.has_snapshots() {
+                continue;
+            }
             let threads = match threads_now(symbols) {
                 Ok(threads) => threads,
                 Err(error) => {
@@ -128,8 +179,11 @@ impl WaitClassifier {
                     continue;
                 }
             };
-            let loaded = symbols.load_for(&threads);
-            self.problems.note_symbols(*process, loaded, symbols.take_limits());
+            self.processes.load_for(process, &threads, &mut self.problems);
+            let Some(symbols) = self.processes.ready(process) else {
+                self.problems.note_unnamed();
+                continue;
+            };
             for sample in threads {
                 let stack = symbols.unwind(&sample);
                 let (class, _) = classify(&self.classes, &sample, &stack);
@@ -164,4 +218,99 @@ pub struct SampledWait {
     pub thread_name: String,
     /// What it waits for.
     pub class: Arc<str>,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::cell::Cell;
+
+    use anyhow::bail;
+    use sonar_core::Timestamp;
+    use sonar_core::stacks::Registers;
+
+    use super::*;
+    use crate::capture::tls::EncryptedAccess;
+
+    #[test]
+    fn symbols_that_are_withheld_hold_up_no_wait_and_are_used_once_they_come() {
+        let own = std::process::id();
+        let (go, may_answer) = std::sync::mpsc::channel();
+        let source = Cell::new(Some(StackSource::withheld(own, may_answer)));
+        let plan = SplitPlan::of_command(false, false, EncryptedAccess::Off);
+        let chosen = [RunningProgram::now(own).unwrap()];
+        let start = |_| source.take().context("it is asked once");
+        let mut classifier = WaitClassifier::with_sources(None, &chosen, plan, start).unwrap();
+        let code =
+            symbols_that_are_withheld_hold_up_no_wait_and_are_used_once_they_come as fn() as usize as u64;
+        let wait = wait_at(own, code);
+        for unnamed in 1..=2 {
+            assert!(classifier.classify(&wait).is_some());
+            assert_eq!((classifier.problems().unnamed(), classifier.table_bytes()), (unnamed, 0));
+        }
+        assert!(classifier.classify(&wait_at(1, code)).is_none(), "it is not traced");
+        drop(go);
+        // The thread that loads takes its time.
+        loop {
+            let unnamed = classifier.problems().unnamed();
+            classifier.classify(&wait).unwrap();
+            if classifier.problems().unnamed() == unnamed {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        assert!(classifier.table_bytes() > 0);
+        assert_eq!(classifier.problems().take_notices(), [] as [String; 0]);
+        // A server that has ended while a thread loads its symbols.
+        let (go, may_answer) = std::sync::mpsc::channel();
+        let symbols = ProcessSymbols::new(StackSource::withheld(own, may_answer), String::new(), Vec::new());
+        classifier.processes.insert(own, symbols);
+        assert!(classifier.classify(&wait).is_some());
+        classifier.remove(own);
+        drop(go);
+        assert!(classifier.classify(&wait).is_none());
+    }
+
+    fn wait_at(process: u32, ip: u64) -> WaitSample {
+        let registers = Registers { ip, ..Registers::default() };
+        let sample = ThreadSample {
+            thread: 7,
+            name: "conn1".to_owned(),
+            state: ThreadState::Sleeping,
+            call: None,
+            registers: Some(registers),
+            stack: Vec::new(),
+            changed: false,
+        };
+        let operation = (sample.thread, Timestamp::from_unix(1, 0));
+        WaitSample { process, operation, part: TimePart::Futex, wait_ns: 1, sample }
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_sampled_is_told_and_holds_up_no_other_one() {
+        let own = std::process::id();
+        let others =
+            [1, 2].map(|_| std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn());
+        let mut others = others.map(Result::unwrap);
+        let [first, second] = [&others[0], &others[1]].map(std::process::Child::id);
+        let start = |process: RunningProgram| match process.pid == own {
+            true => Ok(StackSource::in_thread(own)),
+            false => bail!("its memory cannot be read"),
+        };
+        let plan = SplitPlan::of_command(false, false, EncryptedAccess::Off);
+        let chosen = [first, own, second].map(|process| RunningProgram::now(process).unwrap());
+        let mut classifier = WaitClassifier::with_sources(None, &chosen, plan, start).unwrap();
+        classifier.load();
+        assert_eq!(classifier.processes.processes(), [own]);
+        // Of several, the first one is put in words.
+        let expected = format!(
+            "the threads of process {first} are not sampled, so its waits have no classes: its memory cannot be read"
+        );
+        assert_eq!(classifier.problems().take_notices(), [expected]);
+        assert_eq!(classifier.problems().further_failures(), 1);
+        for child in &mut others {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
 }

@@ -64,7 +64,9 @@ impl MachineReader {
         }
     }
 
-    /// Reads the machine and these processes. What cannot be read is absent; a process that has ended too.
+    /// Reads the machine and these processes. What cannot be read is absent; a process that has ended too. What processes
+    /// read and write ([`ProcessReading::io`](sonar_core::machine::ProcessReading::io)) is absent as well: whoever reads it
+    /// may have to wait, see [`Host::bytes_of`].
     pub fn read(&mut self, servers: &[WatchedProcess]) -> MachineReading {
         let mut reading = MachineReading { clocks: clocks(), ..MachineReading::default() };
         self.read_processors(&mut reading);

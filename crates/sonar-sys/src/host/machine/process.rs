@@ -12,7 +12,7 @@ use sonar_core::machine::{ProcessReading, ThreadReading};
 
 use super::super::Host;
 use super::super::control_group::GroupFiles;
-use super::super::process::{Stat, allowed_processors, counted, soft_limit};
+use super::super::process::{Stat, allowed_processors, soft_limit};
 use super::text::TextBuffer;
 
 /// The most threads of a process.
@@ -99,10 +99,6 @@ impl KnownProcess {
             let bytes = |name| kibibytes(text, name).and_then(|kib| kib.checked_mul(1_024));
             (reading.anonymous, reading.swapped) = (bytes("RssAnon"), bytes("VmSwap"));
             reading.processors_allowed = allowed_processors(text);
-        }
-        if let Some(text) = buffer.read(&self.folder.join("io")) {
-            let found = counted(text, "read_bytes").zip(counted(text, "write_bytes"));
-            reading.io = found.map(|(read, written)| [read, written]);
         }
         reading.descriptors = self.descriptors();
         reading.descriptor_limit = self.descriptor_limit;

@@ -126,7 +126,9 @@ fn a_recorded_machine_is_read() {
     assert_eq!(process.cpu_ns, [5_570_000_000, 590_000_000]);
     assert_eq!((process.faults, process.resident), ([101_079, 23], 82_126 * 4_096));
     assert_eq!((process.anonymous, process.swapped), (Some(275_668 << 10), Some(0)));
-    assert_eq!(process.io, Some([11_157_504, 258_818_048]));
+    assert_eq!(process.io, None, "whoever reads it may have to wait");
+    let bytes = Host::at(&tree.0).bytes_of(12_309).unwrap();
+    assert_eq!([bytes.read, bytes.written], [11_157_504, 258_818_048]);
     assert_eq!(process.descriptor_limit, Some(20_000));
     // A thread without times has ended.
     let threads: Vec<_> =

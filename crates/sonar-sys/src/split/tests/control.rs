@@ -74,6 +74,26 @@ fn without_control_no_map_can_be_written_and_what_was_chosen_is_still_traced() {
 }
 
 #[test]
+fn a_process_is_followed_once_it_is_proven_and_not_if_it_executes_another_program_meanwhile() {
+    let Some(tracer) = start_for_nobody() else { return };
+    let mut shell = ExecutingShell::start();
+    let process = shell.id();
+    // Until then it is watched, and not followed.
+    assert!(!tracer.follow_if(process, || tracer.follows(process)).unwrap());
+    assert!(tracer.followed().is_empty());
+    let meanwhile = || {
+        shell.execute();
+        true
+    };
+    assert!(!tracer.follow_if(process, meanwhile).unwrap());
+    assert!(!tracer.follows(process) && tracer.followed().is_empty());
+    assert!(tracer.follow_if(process, || true).unwrap());
+    assert!(tracer.follows(process));
+    shell.end();
+    assert!(!tracer.follows(process));
+}
+
+#[test]
 fn a_process_that_executes_another_program_or_ends_is_not_followed_any_more() {
     let Some(tracer) = start_for_nobody() else { return };
     let mut shell = ExecutingShell::start();
