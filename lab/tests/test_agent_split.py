@@ -14,6 +14,7 @@ import pymongo
 import pytest
 import tlskit
 from test_agent import agent, free_port, wait_for_a_boundary
+from test_split import asked_steadily, stand_still
 
 import labkit
 
@@ -102,6 +103,25 @@ def test_a_query_that_now_waits_for_a_lock_is_the_same_query(tmp_path):
     assert "held by find lab.orders {filter: {hold: ?number}}" in change["sentence"], change
     holders = [one for one in changes if change in one["effects"]]
     assert holders and "hold" in holders[0]["figures"]["shape"], changes
+
+
+def test_an_agent_that_stands_still_as_it_starts_loses_no_operation(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("tracing takes root")
+    port = free_port()
+    with threaded(tmp_path, port), agent(tmp_path, config(port)) as running:
+        labkit.wait_until(lambda: labkit.packet_sockets(running.child.pid), "a packet socket of the agent")
+        with asked_steadily(port) as answered:
+            stand_still(running.child, answered)
+        running.observe(1)
+        assert running.collector("queries")["lost"] == 0, running.collector("queries")
+        assert running.stop() == 0
+    words = [labkit.MONGOSONAR, "queries", "--from", "-10m", "--json", "--store", running.store]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    past = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
+    calls = sum(row["calls"] for row in past["rows"] if "{sleep: ?number}" in row["shape"])
+    assert calls == answered.operations and past["coverage"]["kernel_drops"] == 0, past["coverage"]
 
 
 def test_servers_come_and_go_and_what_cannot_work_is_said(tmp_path):

@@ -399,17 +399,41 @@ def test_the_cause_of_an_incident_of_the_machine_is_named_and_nothing_else_is_bl
     assert sentences and words in sentences[0] and not blamed, json.dumps(sentences, indent=1)
 
 
-def test_a_secondary_that_stands_still_is_named_and_nothing_else_is_blamed(tmp_path):
-    """A primary and a secondary, both MOCKS: the lab's real server is no member of a replica set."""
+@contextlib.contextmanager
+def asking(address, rate):
+    """A client that asks this server so many times a second."""
+    stop = threading.Event()
+
+    def ask():
+        with pymongo.MongoClient(f"mongodb://{address}/?directConnection=true", appname="shop") as client:
+            while not stop.wait(1 / rate):
+                client.lab.orders.find_one({"user": 1})
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        asker.join()
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_a_secondary_that_stands_still_is_named_and_nothing_else_is_blamed(tmp_path, load):
+    """A primary and a secondary, both MOCKS: the lab's real server is no member of a replica set. A client asks the
+    primary at this load, before and after."""
     ports = sorted(free_port() for _ in range(2))
     names = [f"127.0.0.1:{port}" for port in ports]
     members = ["--members", ",".join(names)]
+    config = with_uri(f"mongodb://{','.join(names)}/?replicaSet=rs").replace("queries = false\n", "")
     with (
         mongod("6.0", "--port", ports[0], *members) as first,
         mongod("6.0", "--port", ports[1], *members) as second,
-        agent(tmp_path, with_uri(f"mongodb://{','.join(names)}/?replicaSet=rs")) as running,
+        asking(names[0], LOADS[load]),
+        agent(tmp_path, f"{config}[queries]\nport = {ports}\n") as running,
     ):
         running.wait_for("status", "working")
+        running.wait_for("queries", "working")
         labkit.wait_until(lambda: second.command("asked")["asked"].get("serverStatus"), "the secondary is asked")
         running.observe(BEFORE)
         wait_for_a_boundary()

@@ -13,8 +13,11 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
+import time
 
 import pymongo
+import pymongo.monitoring
 import pytest
 
 import labkit
@@ -99,6 +102,71 @@ def test_rows_tell_where_the_time_of_their_operations_went(served, tmp_path):
     for line in lines[:-1]:
         for row in line["rows"]:
             assert row["calls"] or row["in_flight"], "a split alone makes no row"
+
+
+# Commands a second: with their replies and acknowledgements, 240 frames.
+STEADY = 60
+# For how long a reader stands still.
+STILL_S = 2
+
+
+class Answered(pymongo.monitoring.CommandListener):
+    """What the driver itself has counted: operations that were answered."""
+
+    def __init__(self):
+        self.operations = 0
+
+    def started(self, event):
+        pass
+
+    def succeeded(self, event):
+        self.operations += event.command_name == "find"
+
+    def failed(self, event):
+        raise AssertionError(event)
+
+
+@contextlib.contextmanager
+def asked_steadily(port):
+    """A client that connects now and asks until the end of the block."""
+    stop, answered = threading.Event(), Answered()
+
+    def run():
+        uri = f"mongodb://127.0.0.1:{port}/?directConnection=true"
+        with pymongo.MongoClient(uri, appname="lab-steady", event_listeners=[answered]) as connected:
+            while not stop.wait(1 / STEADY):
+                ask(connected.lab, {"sleep": 1})
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield answered
+    finally:
+        stop.set()
+        thread.join()
+
+
+def stand_still(child, answered):
+    """Stops this process while operations go on, and lets it go on."""
+    child.send_signal(signal.SIGSTOP)
+    before = answered.operations
+    # span: in which nothing reads the ring
+    time.sleep(STILL_S)
+    meanwhile = answered.operations - before
+    child.send_signal(signal.SIGCONT)
+    assert meanwhile > 0, "nothing was asked meanwhile"
+    labkit.wait_until(lambda: answered.operations > before + 2 * meanwhile, "operations afterwards")
+
+
+def test_a_reader_that_stands_still_as_it_starts_loses_no_operation(served, tmp_path):
+    """As on a host whose processors are all busy: the ring holds what comes meanwhile."""
+    with labkit.live_capture(tmp_path, arguments(served, "--json")) as sonar:
+        with asked_steadily(PORT) as answered:
+            stand_still(sonar.child, answered)
+        labkit.wait_until_connections_rest(served.pid)
+        summary = labkit.summary(sonar.stop())
+    assert row_of(summary, "sleep")["calls"] == answered.operations, summary["coverage"]
+    assert summary["coverage"]["kernel_drops"] == 0, summary["coverage"]
 
 
 def test_an_operation_in_flight_shows_what_it_waits_for(served, tmp_path):

@@ -1,7 +1,7 @@
 // The documents that the commands write with --json. What is not known is null. Made from the types in crates/sonar-view:
 // SNAPSHOTS=overwrite cargo test -p sonar-view typescript
 
-export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | WhyReport | StackReport | StackComparison;
+export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | WhyReport | StackReport | StackComparison | CurrentReportDocument | ExplainReportDocument | ProblemDocument;
 
 /** Where a document comes from. */
 export type About = {
@@ -228,6 +228,36 @@ not_compared: number, by: string, latencies_compared: boolean,
 /** Durations are rounded down to a multiple of this, in nanoseconds. */
 precision_ns: number, worse: boolean, rows: Array<RowPairJson>, };
 
+export type CurrentDocument = { schema: number, kind: string, at_ns: number | null, in_flight: number, matching: number, oldest_us: number | null, awaiting_topology: number, waiting_for_lock: number, waiting_for_latch: number, waiting_for_flow_control: number, waiting_in_queues: number, idle: number, malformed: number, beyond_cap: number, operations: Array<CurrentOperationJson>, };
+
+/** The operations of a file on a page. */
+export type CurrentFileJson = {
+/** The name of the file. */
+name: string,
+/** How many there are, how old the oldest is, and what they wait for. */
+sentence: string,
+/** What is not shown, and why. */
+left_out: Array<string>,
+/** What `--json` writes. */
+report: CurrentDocument, };
+
+export type CurrentOperationJson = { age_us: number | null, waits: Array<CurrentWaitJson>, lock_wait_us: number | null, yields: number | null,
+/** Done, and of how many. */
+progress: [number, number] | null, killed: boolean, awaits_topology: boolean, opid: string, thread: string, client: string, app: string, plan: string, class: string, command: string, namespace: string, shape_id: string, identity: string, shape: string, };
+
+/** Operations in flight on a page. */
+export type CurrentReportDocument = {
+/** Version of the schema. */
+schema: number,
+/** `current_operations_report`. */
+kind: "current_operations_report",
+/** Where it comes from. */
+about: About,
+/** What each file holds. */
+files: Array<CurrentFileJson>, };
+
+export type CurrentWaitJson = { kind: string, name: string | null, };
+
 /** The columns of `iostat -x` for one device. */
 export type DeviceRates = {
 /** Its name. */
@@ -411,6 +441,40 @@ longest_ns: number,
 /** When that began, in nanoseconds since 1970; null if the limit was never passed. */
 longest_start_ns: number | null, };
 
+export type ExplainDocument = { schema: number, kind: string, command: string, namespace: string, shape_id: string | null, shape: string | null, identity: string | null, server: string | null, version: string | null, executed: boolean, incomplete: boolean, time_ms: number | null, returned: number | null, docs_examined: number | null, keys_examined: number | null, findings: Array<FindingJson>, indexes: Array<IndexHint>, stages: StageJson, plans: Array<ServerPlanJson>,
+/** Only where they were asked for. */
+values?: string, };
+
+/** An output of `explain` on a page. */
+export type ExplainOutputJson = {
+/** The name of its file. */
+file: string,
+/** What was explained, and what it did. */
+summary: string,
+/** The query; empty if it is not known. */
+query: string,
+/** Server, version and engine; null if none of them is known. */
+server: string | null,
+/** What stands out, or that nothing does. */
+findings: Array<string>,
+/** What is missing; null if nothing is. */
+incomplete: string | null,
+/** Plans that were rejected. */
+rejected: Array<string>,
+/** What `--json` writes. */
+report: ExplainDocument, };
+
+/** Outputs of `explain` on a page. */
+export type ExplainReportDocument = {
+/** Version of the schema. */
+schema: number,
+/** `explain_report`. */
+kind: "explain_report",
+/** Where it comes from. */
+about: About,
+/** The outputs. */
+outputs: Array<ExplainOutputJson>, };
+
 export type FiguresObject = { calls: number, entries: number, statements: number,
 /** Null, as `errors` is, if the outcome of no operation is known. */
 failed: number | null, errors: { [key in string]: number } | null, errors_other: number, latency_ns: LatencyObject,
@@ -476,6 +540,8 @@ in_order: number,
 bytes: number,
 /** Time blocked in them, in nanoseconds. */
 wait_ns: number, };
+
+export type FindingJson = { kind: string, shard: string | null, text: string, };
 
 /** Reads or writes of a file. */
 export type FlowJson = { count: number, errors: number, faults: number, asked_bytes: number, bytes: number, again_bytes: number, touched_bytes: number, granule_bytes: number, blocks: number, amplification: number | null, device_bytes: number | null, device_bytes_per_byte: number | null, readahead_wasted_at_least_bytes: number | null, device_beyond_touched_bytes: number | null, cached_share: number | null, sequential_share: number | null, randomness: number | null, contiguous: number, skips: number, jumps: number, back: number, distances: Array<DistanceCountJson>, runs: Array<RunCountJson>, run_mean: number | null, run_longest: number, latency_ns: FlowLatencyJson, latency_cached_ns: FlowLatencyJson, latency_uncached_ns: FlowLatencyJson, };
@@ -647,6 +713,13 @@ export type IncompletePart = {
 way: string,
 /** What, in words, one counter each. */
 what: Array<string>, };
+
+/** An index that would serve. */
+export type IndexHint = {
+/** Namespace. */
+namespace: string,
+/** Fields and directions: `{city: 1, age: -1}`. */
+index: string, };
 
 /** An index that may help, and the shapes that would use it, the one with the most time first. */
 export type IndexHintJson = { namespace: string, index: string, time_share: number, shapes: Array<HintedShapeJson>, };
@@ -828,6 +901,17 @@ operations_per_second: number,
 bytes_per_second: number,
 /** Their latency, nanoseconds. */
 latency_ns: LatencyQuantiles, };
+
+/** Why there is no report. */
+export type ProblemDocument = {
+/** Version of the schema. */
+schema: number,
+/** `problem`. */
+kind: "problem",
+/** Version of mongosonar. */
+version: string,
+/** What went wrong. */
+words: string, };
 
 /** A process whose control group limits processor time. */
 export type ProcessLimitJson = {
@@ -1030,6 +1114,9 @@ processors_available: number | null, memory_mib: number | null,
 memory_limit_mib: number | null, system: string | null, };
 
 export type ServerLevelJson = { measure: string, before: number, lowest_before: number, highest_before: number, after: number, };
+
+/** What one server or shard planned. */
+export type ServerPlanJson = { shard: string | null, namespace: string, engine: string | null, cached: boolean | null, asked: string, winning: string, rejected: Array<StageJson>, trials: Array<TrialJson>, };
 
 /** Where the profile of the named server was read, and what of it was not. */
 export type ServerProfileJson = {
@@ -1319,6 +1406,9 @@ cut: string | null,
 /** The functions, the innermost first. */
 frames: Array<StackFrame>, };
 
+/** A stage and its inputs. */
+export type StageJson = { stage: string, shard: string | null, returned: number | null, affected: number | null, time_ms: number | null, own_ms: number | null, docs_examined: number | null, keys_examined: number | null, works: number | null, index: string | null, key_pattern: string | null, sort: string | null, limit: number | null, skip: number | null, memory_bytes: number | null, used_disk: boolean, spills: number | null, spilled_bytes: number | null, estimated: number | null, failed: boolean, filter: string | null, details: string, inputs: Array<StageJson>, };
+
 /** Processor time of a step. */
 export type StepCpuJson = {
 /** In user mode, nanoseconds. */
@@ -1436,6 +1526,8 @@ export type TrendJson = {
 width_ns: number,
 /** Begin in nanoseconds since 1970, smallest value, mean and largest value of each bucket that has any. */
 buckets: Array<[number, number, number, number]>, };
+
+export type TrialJson = { access: Array<string>, returned: number | null, docs_examined: number | null, keys_examined: number | null, works: number | null, score: number | null, failed: boolean, };
 
 /** Long waits of one class, or samples of one function. */
 export type WaitClassJson = {

@@ -1,14 +1,17 @@
 // Which page draws which document.
 
 import { ComparisonPage } from "./pages/comparison";
+import { CurrentPage } from "./pages/current";
 import { DigestPage } from "./pages/digest/page";
 import { DiskComparisonPage, DiskPage } from "./pages/disk";
+import { ExplainPage } from "./pages/explain";
 import { FtdcPage } from "./pages/ftdc";
 import { ChangesPage, IncidentPage, TimelinePage } from "./pages/history";
 import { ImpactPage, LongImpactPage } from "./pages/impact";
 import { IoPage } from "./pages/io";
 import { StackComparisonPage, StacksPage } from "./pages/stacks";
 import { WhyPage } from "./pages/why";
+import { visible } from "./parts/format";
 import type { Report } from "./report";
 
 export function Page({ report }: { report: Report }) {
@@ -17,16 +20,22 @@ export function Page({ report }: { report: Report }) {
       return <DigestPage report={report} />;
     case "comparison":
       return <ComparisonPage report={report} />;
+    case "current_operations_report":
+      return <CurrentPage report={report} />;
     case "disk_bench":
       return <DiskPage report={report} />;
     case "disk_compare":
       return <DiskComparisonPage report={report} />;
+    case "explain_report":
+      return <ExplainPage report={report} />;
     case "ftdc_report":
       return <FtdcPage report={report} />;
     case "incident":
       return <IncidentPage report={report} />;
     case "io_report":
       return <IoPage report={report} />;
+    case "problem":
+      return <Problem words={`There is no report: ${visible(report.words)}`} />;
     case "profiler_impact":
       return <ImpactPage report={report} />;
     case "profiler_impact_long":

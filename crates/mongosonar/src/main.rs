@@ -65,7 +65,9 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mongosonar: {}", exit::message(&error));
+            let why = exit::message(&error);
+            outfile::explain_failure(&why);
+            eprintln!("mongosonar: {why}");
             ExitCode::from(exit::code(&error))
         }
     }

@@ -8,6 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, anyhow};
 use sonar_sys::host::regular;
 use sonar_sys::trust;
+use sonar_view::problem;
+
+use crate::page;
 
 /// Reads the argument of `--html`: a new file, or one that holds a page already.
 ///
@@ -54,6 +57,21 @@ pub fn cannot_create(path: &Path, error: io::Error) -> anyhow::Error {
     }
 }
 
+/// Every file that was opened here.
+static OPENED: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// States in each file that was opened and is still empty why there is no report: a file that was made while the command
+/// still might cannot be removed any more.
+pub fn explain_failure(why: &str) {
+    let opened = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
+    for file in opened {
+        if file.metadata().is_ok_and(|found| found.is_file() && found.len() == 0) {
+            // Whoever reads the messages learns it anyway.
+            let _ = page::write(BufWriter::new(file), |out| problem::page(why, out));
+        }
+    }
+}
+
 /// The file that [`prepare`] opened.
 static PREPARED: Mutex<Option<OutFile>> = Mutex::new(None);
 
@@ -85,6 +103,7 @@ impl OutFile {
         }
         let file = trust::open_to_replace(path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        OPENED.lock().unwrap_or_else(PoisonError::into_inner).extend(file.try_clone());
         Ok(Self { path: path.to_path_buf(), file })
     }
 

@@ -179,6 +179,10 @@ pub(crate) const BLOCK_STATUS_OFFSET: usize = 8;
 
 impl RingMap {
     /// Maps the ring of `socket`, which must have been given one of exactly this size.
+    ///
+    /// Nothing needs to touch or lock its memory beforehand: the kernel has allocated all pages when the ring is given
+    /// (`packet_set_ring`) and enters each into the page table when it is mapped (`vm_insert_page` in `packet_mmap`, Linux:
+    /// net/packet/af_packet.c). Neither a reader nor the kernel waits for a page later, and none is swapped out.
     pub(crate) fn new(socket: &PacketSocket, block_size: usize, block_count: usize) -> io::Result<Self> {
         let length = block_size
             .checked_mul(block_count)

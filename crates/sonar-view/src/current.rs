@@ -1,14 +1,17 @@
-//! Operations in flight, read from saved output of `currentOp`: text and JSON.
+//! Operations in flight, read from saved output of `currentOp`: text, JSON and the document of a page.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use sonar_core::history::Span;
 use sonar_core::{CurrentOperation, CurrentOperations, CurrentWait, Identity, ShapeId};
+use ts_rs::TS;
 
 use crate::kit::json::Shown;
 use crate::kit::{
-    Count, Fitting, Heading, Nanos, TextTable, UNKNOWN, Zone, escape, json as format, or_unknown, plural,
+    About, Count, Fitting, Heading, Nanos, TextTable, UNKNOWN, Zone, escape, json as format, or_unknown,
+    plural,
 };
 use crate::queries::Form;
 
@@ -88,13 +91,9 @@ fn age(us: u64) -> Nanos {
     Nanos(us.saturating_mul(1_000))
 }
 
-/// Writes the report.
-///
-/// # Errors
-/// Those of `out`.
-pub fn text<W: Write>(view: &CurrentView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
+/// What is not shown, and why, a line each.
+fn left_out(view: &CurrentView<'_>) -> Vec<String> {
     let current = view.current;
-    writeln!(out, "{}", escape(&sentence(current, &view.zone)))?;
     let hidden = (current.operations.len() - view.matching.min(current.operations.len())) as u64;
     let others = [
         (hidden, "operation", "of other classes, or without the text of --filter, not shown (--class all)"),
@@ -102,8 +101,19 @@ pub fn text<W: Write>(view: &CurrentView<'_>, out: &mut Fitting<W>) -> io::Resul
         (current.malformed, "document", "could not be read"),
         (current.beyond, "operation", "beyond the cap not shown"),
     ];
-    for (count, noun, what) in others.into_iter().filter(|(count, ..)| *count > 0) {
-        writeln!(out, "  {} {what}", plural(Count(count as f64), noun))?;
+    let line =
+        |(count, noun, what): (u64, &str, &str)| format!("{} {what}", plural(Count(count as f64), noun));
+    others.into_iter().filter(|(count, ..)| *count > 0).map(line).collect()
+}
+
+/// Writes the report.
+///
+/// # Errors
+/// Those of `out`.
+pub fn text<W: Write>(view: &CurrentView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
+    writeln!(out, "{}", escape(&sentence(view.current, &view.zone)))?;
+    for line in left_out(view) {
+        writeln!(out, "  {line}")?;
     }
     if view.shown.is_empty() {
         return out.flush();
@@ -175,28 +185,93 @@ pub fn text<W: Write>(view: &CurrentView<'_>, out: &mut Fitting<W>) -> io::Resul
 /// # Errors
 /// Those of `out`.
 pub fn json(view: &CurrentView<'_>, out: impl Write) -> io::Result<()> {
-    let current = view.current;
-    let document = CurrentDocument {
+    format::line(&CurrentDocument::new(view), out)
+}
+
+/// The operations of a file.
+pub struct CurrentFileView<'a> {
+    /// The name of the file.
+    pub name: &'a str,
+    /// What it holds.
+    pub view: CurrentView<'a>,
+}
+
+/// Writes the document of a page with the operations of these files.
+///
+/// # Errors
+/// Those of `out`.
+pub fn page(files: &[CurrentFileView<'_>], out: impl Write) -> io::Result<()> {
+    let sources = files.iter().map(|file| file.name.to_owned()).collect();
+    let at = || files.iter().filter_map(|file| file.view.current.at());
+    let span = at().min().zip(at().max()).map(|(from, to)| Span { from, to });
+    let document = CurrentReportDocument {
         schema: SCHEMA,
-        kind: "current_operations",
-        at_ns: current.at().map(|at| at.unix_ns()),
-        in_flight: current.operations.len(),
-        matching: view.matching,
-        oldest_us: current.oldest().and_then(|oldest| oldest.age_us),
-        awaiting_topology: current.awaiting(),
-        waiting_for_lock: current.waiting(|wait| *wait == CurrentWait::Lock),
-        waiting_for_latch: current.waiting(|wait| matches!(wait, CurrentWait::Latch(_))),
-        waiting_for_flow_control: current.waiting(|wait| *wait == CurrentWait::FlowControl),
-        waiting_in_queues: current.waiting(|wait| matches!(wait, CurrentWait::Queue(_))),
-        idle: current.idle,
-        malformed: current.malformed,
-        beyond_cap: current.beyond,
-        operations: view.shown.iter().map(|one| CurrentOperationJson::new(one)).collect(),
+        kind: "current_operations_report",
+        about: About::new(None, sources, span),
+        files: files.iter().map(CurrentFileJson::new).collect(),
     };
     format::line(&document, out)
 }
 
-#[derive(Serialize)]
+/// Operations in flight on a page.
+#[derive(Serialize, TS)]
+pub(crate) struct CurrentReportDocument<'a> {
+    /// Version of the schema.
+    schema: u32,
+    /// `current_operations_report`.
+    #[ts(type = "\"current_operations_report\"")]
+    kind: &'static str,
+    /// Where it comes from.
+    about: About,
+    /// What each file holds.
+    files: Vec<CurrentFileJson<'a>>,
+}
+
+/// The operations of a file on a page.
+#[derive(Serialize, TS)]
+struct CurrentFileJson<'a> {
+    /// The name of the file.
+    name: &'a str,
+    /// How many there are, how old the oldest is, and what they wait for.
+    sentence: String,
+    /// What is not shown, and why.
+    left_out: Vec<String>,
+    /// What `--json` writes.
+    report: CurrentDocument<'a>,
+}
+
+impl<'a> CurrentFileJson<'a> {
+    fn new(file: &'a CurrentFileView<'_>) -> Self {
+        let CurrentFileView { name, view } = file;
+        let (sentence, left_out) = (sentence(view.current, &view.zone), left_out(view));
+        Self { name, sentence, left_out, report: CurrentDocument::new(view) }
+    }
+}
+
+impl<'a> CurrentDocument<'a> {
+    fn new(view: &'a CurrentView<'_>) -> Self {
+        let current = view.current;
+        Self {
+            schema: SCHEMA,
+            kind: "current_operations",
+            at_ns: current.at().map(|at| at.unix_ns()),
+            in_flight: current.operations.len(),
+            matching: view.matching,
+            oldest_us: current.oldest().and_then(|oldest| oldest.age_us),
+            awaiting_topology: current.awaiting(),
+            waiting_for_lock: current.waiting(|wait| *wait == CurrentWait::Lock),
+            waiting_for_latch: current.waiting(|wait| matches!(wait, CurrentWait::Latch(_))),
+            waiting_for_flow_control: current.waiting(|wait| *wait == CurrentWait::FlowControl),
+            waiting_in_queues: current.waiting(|wait| matches!(wait, CurrentWait::Queue(_))),
+            idle: current.idle,
+            malformed: current.malformed,
+            beyond_cap: current.beyond,
+            operations: view.shown.iter().map(|one| CurrentOperationJson::new(one)).collect(),
+        }
+    }
+}
+
+#[derive(Serialize, TS)]
 struct CurrentDocument<'a> {
     schema: u32,
     kind: &'static str,
@@ -215,7 +290,7 @@ struct CurrentDocument<'a> {
     operations: Vec<CurrentOperationJson<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, TS)]
 struct CurrentOperationJson<'a> {
     age_us: Option<u64>,
     waits: Vec<CurrentWaitJson<'a>>,
@@ -238,7 +313,7 @@ struct CurrentOperationJson<'a> {
     shape: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, TS)]
 struct CurrentWaitJson<'a> {
     kind: &'static str,
     name: Option<&'a str>,

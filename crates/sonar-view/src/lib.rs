@@ -35,6 +35,7 @@ pub mod incident;
 pub mod kit;
 pub mod logs;
 pub mod past;
+pub mod problem;
 pub mod profiler;
 pub mod queries;
 pub mod series;

@@ -69,6 +69,9 @@ fn the_types_of_the_web_app_are_those_of_the_documents() {
         all.document::<crate::why::WhyReport>(),
         all.document::<crate::stacks::StackReport>(),
         all.document::<crate::stacks::StackComparison>(),
+        all.document::<crate::current::CurrentReportDocument<'static>>(),
+        all.document::<crate::explain::ExplainReportDocument<'static>>(),
+        all.document::<crate::problem::ProblemDocument<'static>>(),
     ];
     let text = all.text(&documents);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/src/documents.ts");

@@ -10,7 +10,7 @@ use sonar_core::CurrentOperations;
 use sonar_decode::current_op::CurrentOpReader;
 use sonar_decode::profile;
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
-use sonar_view::current::{self, CurrentView};
+use sonar_view::current::{self, CurrentFileView, CurrentView};
 use sonar_view::kit::{Fitting, Zone, escape};
 use sonar_view::queries::{ClassSet, Form};
 
@@ -20,7 +20,7 @@ use crate::args::values::{ClassArg, ShapeArg};
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input;
 use crate::input::content::{self, FileContent};
-use crate::screen;
+use crate::{outfile, page, screen};
 
 /// The operations of a file, and whether it is whole.
 pub struct CurrentFile {
@@ -110,37 +110,46 @@ pub fn note(file: &CurrentFile, zone: &Zone) -> String {
     format!("{}: {}{cut}.", file.name, current::sentence(&file.current, zone))
 }
 
+/// The operations of a file that were asked for, up to `limit`.
+fn view<'a>(args: &DigestArgs, file: &'a CurrentFile, limit: usize) -> CurrentView<'a> {
+    let classes: ClassSet = ClassArg::classes(&args.class);
+    let needle = args.filter.as_deref().unwrap_or_default().to_lowercase();
+    let mut view = CurrentView::new(&file.current, limit, |operation| {
+        let texts =
+            [operation.command.to_string(), operation.shape.namespace(), operation.shape.typed.to_string()];
+        classes.contains(operation.class)
+            && (needle.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&needle)))
+    });
+    view.zone = args.zone.asked().unwrap_or_default();
+    view.form = match args.shape.unwrap_or(ShapeArg::Typed) {
+        ShapeArg::Typed => Form::Typed,
+        ShapeArg::Plain => Form::Plain,
+    };
+    view
+}
+
 /// Shows the operations of these files. Returns the exit code.
 ///
 /// # Errors
 /// Arguments that only reports of ended operations have.
 pub fn show(args: &DigestArgs, files: &[CurrentFile]) -> Result<u8> {
-    if args.csv || args.html.is_some() || args.by.is_some() || args.sort.is_some() {
+    if args.csv || args.by.is_some() || args.sort.is_some() {
         return Err(usage!(
-            "operations in flight are shown as text or --json, with --class, --filter, --limit and --shape"
+            "operations in flight are shown as text, --json or --html, with --class, --filter, --limit and --shape"
         ));
     }
-    let classes: ClassSet = ClassArg::classes(&args.class);
-    let needle = args.filter.as_deref().unwrap_or_default().to_lowercase();
+    let all = args.limit.unwrap_or(usize::MAX);
+    if let Some(path) = &args.html {
+        let views: Vec<_> = files
+            .iter()
+            .map(|file| CurrentFileView { name: &file.name, view: view(args, file, all) })
+            .collect();
+        outfile::write(path, |out| page::write(out, |out| current::page(&views, out)))?;
+    }
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
     for (at, file) in files.iter().enumerate() {
-        let limit = args.limit.unwrap_or(if args.json { usize::MAX } else { ROWS });
-        let mut view = CurrentView::new(&file.current, limit, |operation| {
-            let texts = [
-                operation.command.to_string(),
-                operation.shape.namespace(),
-                operation.shape.typed.to_string(),
-            ];
-            classes.contains(operation.class)
-                && (needle.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&needle)))
-        });
-        view.zone = args.zone.asked().unwrap_or_default();
-        view.form = match args.shape.unwrap_or(ShapeArg::Typed) {
-            ShapeArg::Typed => Form::Typed,
-            ShapeArg::Plain => Form::Plain,
-        };
         if args.json {
-            current::json(&view, &mut out)?;
+            current::json(&view(args, file, all), &mut out)?;
             continue;
         }
         if files.len() > 1 {
@@ -149,6 +158,7 @@ pub fn show(args: &DigestArgs, files: &[CurrentFile]) -> Result<u8> {
             }
             writeln!(out, "{}:", escape(&file.name))?;
         }
+        let view = view(args, file, args.limit.unwrap_or(ROWS));
         current::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
     }
     out.flush()?;

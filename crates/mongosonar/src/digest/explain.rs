@@ -9,13 +9,13 @@ use anyhow::{Result, bail};
 use sonar_core::explain::ExplainedCommand;
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
 use sonar_decode::{explain, profile};
-use sonar_view::explain::{self as view, ExplainView};
+use sonar_view::explain::{self as view, ExplainOutput, ExplainView};
 use sonar_view::kit::{Fitting, escape};
 
 use super::args::DigestArgs;
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input::content::{self, FileContent};
-use crate::{input, screen};
+use crate::{input, outfile, page, screen};
 
 /// The most documents that are kept of a file.
 const MAX_DOCUMENTS: usize = 1_000;
@@ -118,32 +118,43 @@ pub fn notes(file: &ExplainFile) -> impl Iterator<Item = String> {
     file.explained.iter().map(|explained| format!("{}: {}.", file.name, view::summary(explained)))
 }
 
+/// What a file explains, as it was asked for.
+fn output<'a>(
+    args: &DigestArgs,
+    file: &'a ExplainFile,
+    explained: &'a ExplainedCommand,
+) -> ExplainOutput<'a> {
+    let view = ExplainView { shows_values: args.show_values, ..ExplainView::new(explained) };
+    ExplainOutput { file: &file.name, view }
+}
+
 /// Shows what these files explain. Returns the exit code.
 ///
 /// # Errors
 /// Arguments that only reports of operations have.
 pub fn show(args: &DigestArgs, files: &[ExplainFile]) -> Result<u8> {
-    let has_others = args.csv || args.html.is_some() || args.by.is_some() || args.sort.is_some();
-    if has_others || args.filter.is_some() || args.limit.is_some() || !args.class.is_empty() {
-        return Err(usage!("the output of explain is shown as text or --json, with --show-values"));
+    let has_others = args.csv || args.by.is_some() || args.sort.is_some() || args.filter.is_some();
+    if has_others || args.limit.is_some() || !args.class.is_empty() {
+        return Err(usage!("the output of explain is shown as text, --json or --html, with --show-values"));
+    }
+    let outputs: Vec<_> =
+        files.iter().flat_map(|file| file.explained.iter().map(|one| output(args, file, one))).collect();
+    if let Some(path) = &args.html {
+        outfile::write(path, |out| page::write(out, |out| view::page(&outputs, out)))?;
     }
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
-    let count: usize = files.iter().map(|file| file.explained.len()).sum();
-    let mut is_first = true;
-    for (file, explained) in files.iter().flat_map(|file| file.explained.iter().map(move |one| (file, one))) {
-        let mut shown = ExplainView::new(explained);
-        shown.shows_values = args.show_values;
+    for (at, ExplainOutput { file, view: shown }) in outputs.iter().enumerate() {
         if args.json {
-            view::json(&shown, &mut out)?;
+            view::json(shown, &mut out)?;
             continue;
         }
-        if !std::mem::replace(&mut is_first, false) {
+        if at > 0 {
             writeln!(out)?;
         }
-        if count > 1 {
-            writeln!(out, "{}:", escape(&file.name))?;
+        if outputs.len() > 1 {
+            writeln!(out, "{}:", escape(file))?;
         }
-        view::text(&shown, &mut Fitting::new(&mut out, screen::width()))?;
+        view::text(shown, &mut Fitting::new(&mut out, screen::width()))?;
     }
     out.flush()?;
     for file in files.iter().filter(|file| file.other > 0) {

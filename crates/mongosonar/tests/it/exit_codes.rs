@@ -411,6 +411,105 @@ fn where_there_is_nothing_to_read_or_the_arguments_are_wrong_no_empty_page_stays
     }
 }
 
+/// It was made while the command still might, and cannot be removed any more.
+#[test]
+fn the_page_of_a_report_that_there_is_not_says_why() {
+    let folder = Folder::new("no-report");
+    let fixture = |name| crate::support::fixture(name).display().to_string();
+    let (current, explained) = (fixture("kept/current-op.json"), fixture("explain/classic-4.4.json"));
+    let day = fixture("ftdc/day");
+    let empty = folder.file("empty.log", b"").display().to_string();
+    let other = folder.file("other.txt", b"no line of a log\n").display().to_string();
+    for (at, (words, code)) in [
+        (format!("report --csv {current}"), 2),
+        (format!("report --by plan {current}"), 2),
+        (format!("report --limit 3 {explained}"), 2),
+        (format!("report {explained} {current}"), 2),
+        (format!("report {day}"), 1),
+        (format!("report {empty}"), 1),
+        (format!("logs report {empty}"), 1),
+        (format!("logs report {other}"), 1),
+        (format!("profiler report {other}"), 1),
+        (format!("queries --read {other}"), 1),
+        (format!("ftdc report {other}"), 1),
+        (format!("io report {other}"), 1),
+        (format!("stacks compare {other} {empty}"), 1),
+        (format!("compare {other} {empty}"), 1),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let page = folder.path(&format!("{at}.html"));
+        let said = fails(&format!("{words} --html {}", page.display()), code);
+        let html = std::fs::read_to_string(&page).unwrap();
+        let document = document_of(&html);
+        assert_eq!(document["kind"], "problem", "{words}");
+        let why = said.trim().strip_prefix("mongosonar: ").unwrap();
+        assert_eq!(document["words"], why, "{words}");
+    }
+    // A page that was there stays.
+    let page = folder.file("kept.html", b"<!doctype html>\n");
+    fails(&format!("report --csv {current} --html {}", page.display()), 2);
+    assert_eq!(std::fs::read(page).unwrap(), b"<!doctype html>\n");
+}
+
+/// The document in a page.
+fn document_of(html: &str) -> serde_json::Value {
+    let (_, rest) = html.split_once(r#"<script id="data" type="application/json">"#).unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn every_kind_of_input_of_a_report_has_a_page() {
+    let folder = Folder::new("kinds");
+    let fixture = |name| crate::support::fixture(name);
+    let in_progress = bson::doc! {"inprog": [{
+        "type": "op", "active": true, "opid": 7, "op": "query", "ns": "shop.orders", "secs_running": 3_i64,
+        "command": {"find": "orders", "filter": {"user": 5}, "$db": "shop"},
+    }]};
+    let plan = bson::doc! {
+        "queryPlanner": {
+            "namespace": "shop.orders", "parsedQuery": {"user": {"$eq": 5}}, "rejectedPlans": [],
+            "winningPlan": {"stage": "COLLSCAN", "filter": {"user": {"$eq": 5}}, "direction": "forward"},
+        },
+        "ok": 1.0,
+    };
+    let log = std::fs::read(fixture("mongod-4.0-mixed/mongod.log.gz")).unwrap();
+    let tar = [crate::inputs::archived("mongod.log.gz", &log), vec![0; 1_024]].concat();
+    for (name, file, kind) in [
+        ("capture", crate::support::recording("mongod-4.0-mixed"), "digest"),
+        ("log", fixture("mongod-4.0-mixed/mongod.log.gz"), "digest"),
+        ("tar", folder.file("logs.tar", &tar), "digest"),
+        ("profile", fixture("mongod-4.0-mixed/profile/shop.bson.gz"), "digest"),
+        ("current", fixture("kept/current-op.json"), "current_operations_report"),
+        (
+            "current-bson",
+            folder.file("current.bson", &in_progress.to_vec().unwrap()),
+            "current_operations_report",
+        ),
+        ("explain", fixture("explain/mongosh-7.0.txt"), "explain_report"),
+        ("explain-json", fixture("explain/sharded-5.0.json"), "explain_report"),
+        ("explain-bson", folder.file("explain.bson", &plan.to_vec().unwrap()), "explain_report"),
+    ] {
+        let page = folder.path(&format!("{name}.html"));
+        let output = program(["report"]).arg(&file).arg("--html").arg(&page).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", text(&output.stderr));
+        // Beside it the report is printed as without a page.
+        let printed = program(["report"]).arg(&file).output().unwrap();
+        assert_eq!(text(&output.stdout), text(&printed.stdout), "{name}");
+        let document = document_of(&std::fs::read_to_string(&page).unwrap());
+        assert_eq!(document["kind"], kind, "{name}");
+        let json = program(["report", "--json"]).arg(&file).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        let [list, count] = match kind {
+            "explain_report" => ["outputs", "report"],
+            "current_operations_report" => ["files", "report"],
+            _ => continue,
+        };
+        assert_eq!(document[list][0][count], json, "{name}");
+    }
+}
+
 #[test]
 fn a_page_is_not_written_through_the_link_of_another_user() {
     let folder = Folder::new("link");

@@ -11,6 +11,7 @@ mod frame;
 mod ftdc;
 mod golden_ids;
 mod io_file;
+mod log_attributes;
 mod log_envelopes;
 mod log_events;
 mod log_lines;

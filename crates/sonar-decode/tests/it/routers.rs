@@ -79,6 +79,19 @@ const BESIDE: &[(&str, &str)] = &[
         "$audit": {"$impersonatedUser": {}}, "isHybridSearch": true, "releaseMemory": 1, "mayBypassWriteBlocking":
         false, "$tenant": 1, "originalQueryShapeHash": "AB", "requestGossipRoutingCache": [], "fromRouter": true}"#,
     ),
+    (
+        "8.2",
+        r#"{"shardVersion": {"e": 1, "t": 2, "v": 3}, "databaseVersion": {"uuid": 1, "timestamp": 2, "lastMod": 3},
+        "originalQueryShapeHash": "AB", "includeQueryStatsMetrics": true, "rawData": false, "isHybridSearch": false,
+        "versionContext": {"OFCV": "8.2"}, "$configTime": 3, "$topologyTime": 4, "fromRouter": true}"#,
+    ),
+    (
+        "9.0",
+        r#"{"shardVersion": {"e": 1, "t": 2, "v": 3}, "querySettings": {"reject": false}, "originalQueryShapeHash":
+        "AB", "includeQueryStatsMetrics": true, "versionContext": {"OFCV": "9.0"}, "rawData": true, "maxTimeMSOpOnly":
+        50, "txnRetryCounter": 0, "clientOperationKey": 7, "requestGossipRoutingCache": ["shop.orders"],
+        "mayBypassWriteBlocking": false, "fromRouter": true}"#,
+    ),
 ];
 
 /// Commands as drivers send them.

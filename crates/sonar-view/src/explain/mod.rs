@@ -1,4 +1,4 @@
-//! The output of `explain` as a report: text and JSON.
+//! The output of `explain` as a report: text, JSON and the document of a page.
 
 mod words;
 
@@ -9,11 +9,12 @@ use sonar_core::ShapeId;
 use sonar_core::explain::{
     ExplainFinding, ExplainStage, ExplainedCommand, LocatedFinding, PlanTrial, ServerPlan, findings,
 };
+use ts_rs::TS;
 
 use self::words::{details, kind, sentence};
 use crate::kit::json::Shown;
 use crate::kit::{
-    Fitting, Grouped, Heading, Nanos, TextTable, UNKNOWN, escape, json as format, or_unknown, plural,
+    About, Fitting, Grouped, Heading, Nanos, TextTable, UNKNOWN, escape, json as format, or_unknown, plural,
 };
 use crate::logs::hint::{self, IndexHint};
 
@@ -131,11 +132,7 @@ fn time(ms: u64) -> String {
 pub fn text<W: Write>(view: &ExplainView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
     let explained = view.explained;
     writeln!(out, "{}", escape(&summary(explained)))?;
-    let query = match (view.shows_values && !explained.values.is_empty(), &explained.shape) {
-        (true, _) => explained.values.clone(),
-        (false, Some(shape)) => shape.typed.to_string(),
-        (false, None) => explained.plans.first().map_or_else(String::new, |plan| plan.asked.clone()),
-    };
+    let query = query(view);
     if !query.is_empty() {
         writeln!(out, "  {}", escape(&query))?;
     }
@@ -143,14 +140,10 @@ pub fn text<W: Write>(view: &ExplainView<'_>, out: &mut Fitting<W>) -> io::Resul
         writeln!(out, "  {}", escape(&line))?;
     }
     if explained.is_incomplete {
-        writeln!(
-            out,
-            "  NOTE: a part of it is missing (left out by a shell or by the server): findings may be missing too."
-        )?;
+        writeln!(out, "  NOTE: {INCOMPLETE}")?;
     }
     if view.findings.is_empty() {
-        let why = if explained.is_executed { "" } else { " without figures" };
-        writeln!(out, "\nNothing is wrong that can be seen{why}.")?;
+        writeln!(out, "\n{}", nothing_found(explained))?;
     } else {
         writeln!(out, "\nWhat stands out:")?;
         out.sentences(view.findings.iter().map(|one| sentence(one, view.shows_values)))?;
@@ -165,6 +158,26 @@ pub fn text<W: Write>(view: &ExplainView<'_>, out: &mut Fitting<W>) -> io::Resul
     stages(view, out)?;
     rejected(view, out)?;
     out.flush()
+}
+
+/// What is said of an output that was cut.
+const INCOMPLETE: &str =
+    "a part of it is missing (left out by a shell or by the server): findings may be missing too.";
+
+/// What is said where there is no finding.
+fn nothing_found(explained: &ExplainedCommand) -> String {
+    let why = if explained.is_executed { "" } else { " without figures" };
+    format!("Nothing is wrong that can be seen{why}.")
+}
+
+/// The query; with its values if these were asked for.
+fn query(view: &ExplainView<'_>) -> String {
+    let explained = view.explained;
+    match (view.shows_values && !explained.values.is_empty(), &explained.shape) {
+        (true, _) => explained.values.clone(),
+        (false, Some(shape)) => shape.typed.to_string(),
+        (false, None) => explained.plans.first().map_or_else(String::new, |plan| plan.asked.clone()),
+    }
 }
 
 /// Server, version and engine.
@@ -254,24 +267,31 @@ fn add_rows(table: &mut TextTable, knows: &mut StageColumns, stage: &ExplainStag
 }
 
 fn rejected<W: Write>(view: &ExplainView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
-    let plans = view.explained.plans.iter();
-    let all: Vec<_> =
-        plans.flat_map(|plan| plan.rejected.iter().map(move |rejected| (plan, rejected))).collect();
+    let all = rejected_plans(view.explained);
     if all.is_empty() {
         return Ok(());
     }
     writeln!(out, "\nPlans that were rejected:")?;
-    for (plan, rejected) in all.iter().take(REJECTED) {
-        let shard = plan.shard.as_ref().map_or_else(String::new, |shard| format!("shard {shard}: "));
-        let paths = rejected.access_paths();
-        let trial = plan.trials.iter().find(|trial| trial.stages.access_paths() == paths);
-        let did = trial.map_or_else(String::new, |trial| format!(": {}", did(trial)));
-        writeln!(out, "  {}", escape(&format!("{shard}{}{did}", rejected.summary())))?;
+    for plan in all.iter().take(REJECTED) {
+        writeln!(out, "  {}", escape(plan))?;
     }
     if all.len() > REJECTED {
         writeln!(out, "  … and {}", plural(all.len() - REJECTED, "more plan"))?;
     }
     Ok(())
+}
+
+/// Plans that were rejected, and what each did in the trial.
+fn rejected_plans(explained: &ExplainedCommand) -> Vec<String> {
+    let line = |plan: &ServerPlan, rejected: &ExplainStage| {
+        let shard = plan.shard.as_ref().map_or_else(String::new, |shard| format!("shard {shard}: "));
+        let paths = rejected.access_paths();
+        let trial = plan.trials.iter().find(|trial| trial.stages.access_paths() == paths);
+        let did = trial.map_or_else(String::new, |trial| format!(": {}", did(trial)));
+        format!("{shard}{}{did}", rejected.summary())
+    };
+    let of_plan = |plan: &ServerPlan| plan.rejected.iter().map(|one| line(plan, one)).collect::<Vec<_>>();
+    explained.plans.iter().flat_map(of_plan).collect()
 }
 
 /// What a plan did in the trial.
@@ -292,34 +312,123 @@ fn did(trial: &PlanTrial) -> String {
 /// # Errors
 /// Those of `out`.
 pub fn json(view: &ExplainView<'_>, out: impl Write) -> io::Result<()> {
-    let (explained, shows_values) = (view.explained, view.shows_values);
-    let shape = explained.shape.as_ref();
-    let document = ExplainDocument {
+    format::line(&ExplainDocument::new(view), out)
+}
+
+/// An output of `explain` in a file.
+pub struct ExplainOutput<'a> {
+    /// The name of the file.
+    pub file: &'a str,
+    /// What it says.
+    pub view: ExplainView<'a>,
+}
+
+/// Writes the document of a page with these outputs, those of a file one after another.
+///
+/// # Errors
+/// Those of `out`.
+pub fn page(outputs: &[ExplainOutput<'_>], out: impl Write) -> io::Result<()> {
+    let mut sources: Vec<String> = outputs.iter().map(|output| output.file.to_owned()).collect();
+    sources.dedup();
+    let mut hosts: Vec<&str> =
+        outputs.iter().filter_map(|output| output.view.explained.server.as_deref()).collect();
+    hosts.dedup();
+    let host = (!hosts.is_empty()).then(|| hosts.join(", "));
+    let document = ExplainReportDocument {
         schema: SCHEMA,
-        kind: "explain",
-        command: &explained.command,
-        namespace: &explained.namespace,
-        shape_id: shape.map(|shape| Shown(shape.id)),
-        shape: shape.map(|shape| &*shape.typed),
-        identity: explained.identity.filter(|_| shape.is_some()).map(|identity| identity.name()),
-        server: explained.server.as_deref(),
-        version: explained.version.as_deref(),
-        executed: explained.is_executed,
-        incomplete: explained.is_incomplete,
-        time_ms: explained.totals.time_ms,
-        returned: explained.totals.returned,
-        docs_examined: explained.totals.docs_examined,
-        keys_examined: explained.totals.keys_examined,
-        findings: view.findings.iter().map(|one| FindingJson::new(one, shows_values)).collect(),
-        indexes: &view.indexes,
-        stages: StageJson::new(&explained.stages, shows_values),
-        plans: explained.plans.iter().map(|plan| ServerPlanJson::new(plan, shows_values)).collect(),
-        values: shows_values.then_some(&*explained.values),
+        kind: "explain_report",
+        about: About::new(host, sources, None),
+        outputs: outputs.iter().map(ExplainOutputJson::new).collect(),
     };
     format::line(&document, out)
 }
 
-#[derive(Serialize)]
+/// Outputs of `explain` on a page.
+#[derive(Serialize, TS)]
+pub(crate) struct ExplainReportDocument<'a> {
+    /// Version of the schema.
+    schema: u32,
+    /// `explain_report`.
+    #[ts(type = "\"explain_report\"")]
+    kind: &'static str,
+    /// Where it comes from.
+    about: About,
+    /// The outputs.
+    outputs: Vec<ExplainOutputJson<'a>>,
+}
+
+/// An output of `explain` on a page.
+#[derive(Serialize, TS)]
+struct ExplainOutputJson<'a> {
+    /// The name of its file.
+    file: &'a str,
+    /// What was explained, and what it did.
+    summary: String,
+    /// The query; empty if it is not known.
+    query: String,
+    /// Server, version and engine; null if none of them is known.
+    server: Option<String>,
+    /// What stands out, or that nothing does.
+    findings: Vec<String>,
+    /// What is missing; null if nothing is.
+    incomplete: Option<&'static str>,
+    /// Plans that were rejected.
+    rejected: Vec<String>,
+    /// What `--json` writes.
+    report: ExplainDocument<'a>,
+}
+
+impl<'a> ExplainOutputJson<'a> {
+    fn new(output: &'a ExplainOutput<'_>) -> Self {
+        let ExplainOutput { file, view } = output;
+        let explained = view.explained;
+        let mut findings: Vec<_> = view.findings.iter().map(|one| sentence(one, view.shows_values)).collect();
+        if findings.is_empty() {
+            findings.push(nothing_found(explained));
+        }
+        Self {
+            file,
+            summary: summary(explained),
+            query: query(view),
+            server: about(explained),
+            findings,
+            incomplete: explained.is_incomplete.then_some(INCOMPLETE),
+            rejected: rejected_plans(explained),
+            report: ExplainDocument::new(view),
+        }
+    }
+}
+
+impl<'a> ExplainDocument<'a> {
+    fn new(view: &'a ExplainView<'_>) -> Self {
+        let (explained, shows_values) = (view.explained, view.shows_values);
+        let shape = explained.shape.as_ref();
+        Self {
+            schema: SCHEMA,
+            kind: "explain",
+            command: &explained.command,
+            namespace: &explained.namespace,
+            shape_id: shape.map(|shape| Shown(shape.id)),
+            shape: shape.map(|shape| &*shape.typed),
+            identity: explained.identity.filter(|_| shape.is_some()).map(|identity| identity.name()),
+            server: explained.server.as_deref(),
+            version: explained.version.as_deref(),
+            executed: explained.is_executed,
+            incomplete: explained.is_incomplete,
+            time_ms: explained.totals.time_ms,
+            returned: explained.totals.returned,
+            docs_examined: explained.totals.docs_examined,
+            keys_examined: explained.totals.keys_examined,
+            findings: view.findings.iter().map(|one| FindingJson::new(one, shows_values)).collect(),
+            indexes: &view.indexes,
+            stages: StageJson::new(&explained.stages, shows_values),
+            plans: explained.plans.iter().map(|plan| ServerPlanJson::new(plan, shows_values)).collect(),
+            values: shows_values.then_some(&*explained.values),
+        }
+    }
+}
+
+#[derive(Serialize, TS)]
 struct ExplainDocument<'a> {
     schema: u32,
     kind: &'static str,
@@ -342,10 +451,11 @@ struct ExplainDocument<'a> {
     plans: Vec<ServerPlanJson<'a>>,
     /// Only where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
     values: Option<&'a str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, TS)]
 struct FindingJson<'a> {
     kind: &'static str,
     shard: Option<&'a str>,
@@ -360,7 +470,7 @@ impl<'a> FindingJson<'a> {
 }
 
 /// What one server or shard planned.
-#[derive(Serialize)]
+#[derive(Serialize, TS)]
 struct ServerPlanJson<'a> {
     shard: Option<&'a str>,
     namespace: &'a str,
@@ -372,7 +482,7 @@ struct ServerPlanJson<'a> {
     trials: Vec<TrialJson>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, TS)]
 struct TrialJson {
     access: Vec<String>,
     returned: Option<u64>,
@@ -408,7 +518,7 @@ impl<'a> ServerPlanJson<'a> {
 }
 
 /// A stage and its inputs.
-#[derive(Serialize)]
+#[derive(Serialize, TS)]
 struct StageJson<'a> {
     stage: &'a str,
     shard: Option<&'a str>,

@@ -2,6 +2,7 @@
 //! ranges (<https://www.mongodb.com/docs/manual/tutorial/equality-sort-range-guideline/>).
 
 use serde::Serialize;
+use ts_rs::TS;
 
 /// Examined for each document returned, from which on a hint is given.
 pub const MIN_RATIO: f64 = sonar_core::explain::MIN_RATIO;
@@ -13,7 +14,7 @@ pub const MIN_EXAMINED: u64 = sonar_core::explain::MIN_EXAMINED;
 pub const MIN_SHARE: f64 = 0.01;
 
 /// An index that would serve.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, TS)]
 pub struct IndexHint {
     /// Namespace.
     pub namespace: String,

@@ -1,16 +1,18 @@
-//! Rates in views of rows that are not shapes, on the screen, of the samples of servers, and of traced operations: each is
-//! a count divided by the time in which it was observed.
+//! Rates in views of rows that are not shapes, on the screen, of the samples of servers, of traced operations, and of
+//! files: each is a count divided by the time in which it was observed.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::Value;
+use sonar_core::files::{FileUsage, IoLosses};
 use sonar_core::history::{CollectorKind, HistoryWindow, Resolution};
 use sonar_core::internals::{Assessment, Metric, ServerDescription, ServerSample};
 use sonar_core::time::NS_PER_S;
 use sonar_core::time_split::{Activity, ConnectionSample, ShapeSplit, TimePart};
 use sonar_core::{Class, Endpoint, Operation, Role, ShapeInfo, Timestamp};
+use sonar_view::files::live::{ActiveFile, FileInterval};
 use sonar_view::ftdc::{FtdcReading, FtdcReport};
 use sonar_view::kit::{About, Count, Fitting, UNKNOWN, Zone};
 use sonar_view::queries::json::{self, ObjectKind};
@@ -65,6 +67,31 @@ fn expected(all: &[Observed]) -> [Option<f64>; 2] {
         let calls: u64 = all.iter().map(|one| one.calls[at]).sum();
         (seconds > 0).then(|| calls as f64 / seconds as f64)
     })
+}
+
+/// What was done with a file.
+#[derive(Copy, Clone, Debug)]
+struct Accesses {
+    reads: u64,
+    read_bytes: u64,
+    writes: u64,
+    write_bytes: u64,
+    syncs: u64,
+}
+
+fn accesses() -> impl Strategy<Value = Accesses> {
+    let some = || prop_oneof![Just(0), 1u64..2_000_000];
+    (some(), 0u64..1 << 20, some(), 0u64..1 << 20, some()).prop_map(
+        |(reads, read, writes, written, syncs)| {
+            let (read_bytes, write_bytes) = (reads * read, writes * written);
+            Accesses { reads, read_bytes, writes, write_bytes, syncs }
+        },
+    )
+}
+
+fn usage(of: Accesses) -> FileUsage {
+    let Accesses { reads, read_bytes, writes, write_bytes, syncs } = of;
+    FileUsage { reads, read_bytes, writes, write_bytes, syncs, ..FileUsage::default() }
 }
 
 fn is_close(rate: f64, expected: f64) -> bool {
@@ -223,5 +250,59 @@ proptest! {
             .split_whitespace()
             .collect();
         prop_assert!(cells.contains(&&*format!("{expected:.2}")), "{expected} in {cells:?}");
+    }
+
+    #[test]
+    fn rates_of_files_are_what_an_interval_added_by_its_seconds(
+        files in proptest::collection::vec((accesses(), accesses(), any::<bool>()), 1..6),
+        milliseconds in 1u64..120_000,
+    ) {
+        // The last interval is as long as the command still ran.
+        let seconds = milliseconds as f64 / 1e3;
+        let row = |(at, (before, more, is_known)): (usize, &(Accesses, Accesses, bool))| {
+            let earlier = usage(*before);
+            let mut now = usage(*before);
+            now.add(&usage(*more));
+            // A file that was opened in the interval had nothing before it.
+            let row = match is_known {
+                true => ActiveFile::new(format!("file-{at}"), &now, Some(&earlier)),
+                false => ActiveFile::new(format!("file-{at}"), &usage(*more), None),
+            };
+            (row, *more)
+        };
+        let (rows, added): (Vec<_>, Vec<_>) = files.iter().enumerate().map(row).unzip();
+        let interval = FileInterval {
+            end_ns: 1,
+            seconds,
+            rows,
+            what: "files",
+            devices: Vec::new(),
+            losses: IoLosses::default(),
+        };
+        let rate = |count: u64| Count(count as f64 / seconds).to_string();
+        let mut text = Vec::new();
+        interval.text(usize::MAX, &mut Fitting::new(&mut text, None)).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let sum = |of: fn(&Accesses) -> u64| rate(added.iter().map(of).sum());
+        let line = format!(
+            "; reads {}/s {}B/s, writes {}/s {}B/s, flushes {}/s",
+            sum(|one| one.reads), sum(|one| one.read_bytes), sum(|one| one.writes), sum(|one| one.write_bytes),
+            sum(|one| one.syncs),
+        );
+        prop_assert!(text.lines().next().unwrap().ends_with(&line), "{line} in {text}");
+        for (at, one) in added.iter().enumerate().filter(|(_, one)| one.reads + one.writes + one.syncs > 0) {
+            let row = text.lines().find(|line| line.ends_with(&format!("file-{at}"))).unwrap_or_default();
+            let cells: Vec<&str> = row.split_whitespace().collect();
+            let shown = [0, 1, 10, 11, 12].map(|cell| cells[cell].to_owned());
+            let counts = [one.reads, one.read_bytes, one.writes, one.write_bytes, one.syncs];
+            prop_assert_eq!(shown, counts.map(rate), "{}", row);
+        }
+        // JSON has what was counted, and the seconds to divide it by.
+        let mut bytes = Vec::new();
+        interval.json(usize::MAX, &mut bytes).unwrap();
+        let document: Value = serde_json::from_slice(&bytes).unwrap();
+        prop_assert!(is_close(document["seconds"].as_f64().unwrap(), seconds));
+        let reads: u64 = document["files"].as_array().unwrap().iter().map(|one| one["reads"].as_u64().unwrap()).sum();
+        prop_assert_eq!(reads, added.iter().map(|one| one.reads).sum::<u64>());
     }
 }

@@ -142,10 +142,10 @@ impl SampleSource {
         let path = server.diagnostic.clone().unwrap_or_default();
         let thread = Arc::new(FileThread::of(threads, server.user));
         let folder = InspectedFolder::new(path, inspector.clone(), thread);
-        let after_ms = i64::try_from(time.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
         Self {
             server: server.clone(),
-            follower: FtdcFollower::new(folder, after_ms),
+            // Samples before now may have later times, if the clock was set back.
+            follower: FtdcFollower::from_now_on(folder),
             sequence: SampleSequence::default(),
             last: time,
             came: Instant::now(),

@@ -8,6 +8,7 @@ mod schemas;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub struct FtdcFollower<F> {
     reader: SampleReader,
     repetitions: Repetitions,
     archive: Option<Archive>,
+    /// The other files, by name.
+    passed: BTreeMap<String, PassedFile>,
     interim: Option<Interim>,
     document: Vec<u8>,
     server: Option<ServerDescription>,
@@ -79,6 +82,18 @@ struct Archive {
     is_broken: bool,
 }
 
+/// A file that was left for another one, or that was there at the start and has nothing that is asked for. The server goes on
+/// with it, or with one whose name is earlier, if its clock was set back: names and dates do not tell what is new, but files
+/// and positions do.
+#[derive(Debug)]
+struct PassedFile {
+    identity: FileIdentity,
+    /// Documents that end here or before are known.
+    known: u64,
+    /// Its size when it was left. Nothing is in it behind `known` that can be read, unless it has grown.
+    size: u64,
+}
+
 /// The interim file as it was last read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Interim {
@@ -89,7 +104,13 @@ struct Interim {
 }
 
 impl<F: DiagnosticFolder> FtdcFollower<F> {
-    /// Follows a folder and gives out samples after a time, in milliseconds since 1970.
+    /// Follows a folder and gives out the samples that are not there yet at the first poll, whatever their times.
+    pub fn from_now_on(folder: F) -> Self {
+        Self::new(folder, i64::MAX)
+    }
+
+    /// Follows a folder and gives out samples: of those that are there at the first poll, the ones after a time, in
+    /// milliseconds since 1970; of later ones all.
     pub fn new(folder: F, after_ms: i64) -> Self {
         Self {
             folder,
@@ -97,6 +118,7 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
             reader: SampleReader::new(LIMITS),
             repetitions: Repetitions::new(MAX_REMEMBERED),
             archive: None,
+            passed: BTreeMap::new(),
             interim: None,
             document: Vec::new(),
             server: None,
@@ -220,10 +242,15 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
             && (found.identity != archive.identity || found.size < archive.offset)
         {
             // Somebody replaced it.
+            self.passed.remove(&archive.name);
             self.archive = None;
         }
+        self.passed.retain(|name, _| archives.iter().any(|file| file.name == *name));
         if self.archive.is_none() {
-            self.open_first(&archives)?;
+            match self.after_ms {
+                Some(after_ms) => self.open_first(&archives, after_ms)?,
+                None => drop(self.open_next(&archives)?),
+            }
         }
         for _ in 0..BUDGET {
             let Some(archive) = &mut self.archive else { return Ok(false) };
@@ -245,13 +272,17 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
     }
 
     /// Opens the file to begin with, at the chunk that has the samples after the time asked for.
-    fn open_first(&mut self, archives: &[&DiagnosticFile]) -> io::Result<()> {
+    fn open_first(&mut self, archives: &[&DiagnosticFile], after_ms: i64) -> io::Result<()> {
         // Names have the time at which files were begun, so their order is that of time.
-        let after = self.after_ms.map(name_of_time);
-        let is_before = |file: &&&DiagnosticFile| after.as_ref().is_none_or(|after| file.name <= *after);
-        let Some(found) = archives.iter().rev().find(is_before).or(archives.first()) else { return Ok(()) };
+        let after = name_of_time(after_ms);
+        let Some(found) = archives.iter().rev().find(|file| file.name <= after).or(archives.first()) else {
+            return Ok(());
+        };
+        for file in archives.iter().filter(|file| file.name < found.name) {
+            let passed = PassedFile { identity: file.identity, known: file.size, size: file.size };
+            self.passed.insert(file.name.clone(), passed);
+        }
         let Some(mut archive) = self.open(found)? else { return Ok(()) };
-        let after_ms = self.after_ms.unwrap_or(0);
         let mut begin = 0;
         for _ in 0..MAX_SCANNED {
             let offset = archive.offset;
@@ -272,18 +303,58 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
         Ok(())
     }
 
-    /// Goes on with the next file, if there is one.
+    /// Goes on with another file, if there is one with something new: the next one by its name, else the first.
     fn open_next(&mut self, archives: &[&DiagnosticFile]) -> io::Result<bool> {
-        let Some(current) = &self.archive else { return Ok(false) };
-        let Some(next) = archives.iter().find(|file| file.name > current.name) else { return Ok(false) };
-        let is_cut =
-            !current.is_broken && current.file.metadata().is_ok_and(|found| found.len() > current.offset);
-        if let Some(archive) = self.open(next)? {
-            self.counts.damaged += u64::from(is_cut);
-            self.archive = Some(archive);
-            return Ok(true);
+        let current = self.archive.as_ref().map_or("", |archive| &archive.name);
+        let has_more = |file: &&&DiagnosticFile| {
+            let passed = self.passed.get(&file.name);
+            let is_known = |passed: &PassedFile| passed.identity == file.identity && passed.size >= file.size;
+            file.name != current && !passed.is_some_and(is_known)
+        };
+        let mut waiting = archives.iter().filter(has_more);
+        let is_later = |file: &&&DiagnosticFile| *file.name > *current;
+        let Some(next) = waiting.clone().find(is_later).or_else(|| waiting.next()) else { return Ok(false) };
+        let Some(mut archive) = self.open(next)? else { return Ok(false) };
+        if let Some(passed) = self.passed.get(&next.name).filter(|passed| passed.identity == next.identity) {
+            let known = passed.known;
+            self.skip(&mut archive, known)?;
         }
-        Ok(false)
+        self.pass(archives);
+        self.archive = Some(archive);
+        Ok(true)
+    }
+
+    /// Skips the documents that are known. How to read the others is in the first one.
+    fn skip(&mut self, archive: &mut Archive, known: u64) -> io::Result<()> {
+        for _ in 0..MAX_SCANNED {
+            let offset = archive.offset;
+            if !archive.read_next(&mut self.document, &mut FollowedSamples::default())? {
+                break;
+            }
+            if archive.offset > known {
+                archive.offset = offset;
+                break;
+            }
+            if let Ok(DocumentContent::Metadata(metadata)) = parse(&self.document).map(|found| found.content)
+            {
+                self.server = Some(self.reader.metadata(metadata));
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the current file, as it was when the files were listed.
+    fn pass(&mut self, archives: &[&DiagnosticFile]) {
+        let Some(Archive { name, identity, offset, is_broken, .. }) = self.archive.take() else { return };
+        let Some(left) = archives.iter().find(|file| file.name == name) else { return };
+        // What follows what cannot be read cannot be read either, however long it gets.
+        let size = if is_broken { u64::MAX } else { left.size };
+        let passed = PassedFile { identity, known: offset, size };
+        let before = self.passed.insert(name, passed);
+        // It ends inside a document; each is counted once.
+        let is_cut = !is_broken && left.size > offset;
+        let was_cut = before.is_some_and(|before| before.identity == identity && before.size == size);
+        self.counts.damaged += u64::from(is_cut && !was_cut);
     }
 
     /// Opens a file; `None` if it was removed meanwhile.

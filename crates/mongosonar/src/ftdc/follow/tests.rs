@@ -305,6 +305,45 @@ fn it_begins_after_a_time_and_reads_no_more_than_it_must() {
     assert_eq!(poll(&mut follower), all[written..]);
 }
 
+/// Servers name a file by the time at which they begin it, and go on with it whatever the clock shows later.
+#[test]
+fn what_is_written_after_the_clock_was_set_back_is_new_and_what_was_there_is_not() {
+    let folder = TempFolder::new("clock");
+    let later = "metrics.2026-11-21T21-33-14Z-00000";
+    let recorded = day();
+    let before = documents(&fixture(&format!("killed/{later}")));
+    assert!(samples(&before[1])[0].1 > samples(recorded.last().unwrap())[0].1);
+    // Nobody looked while the clock was set back and the server started again: the last file by its name is not the last one.
+    folder.append(later, &before.concat());
+    folder.append(DAY, &recorded[..2].concat());
+    folder.replace_interim(&beginning(&recorded[2], 11));
+    let mut follower = FtdcFollower {
+        large: Box::leak(Box::new(LargeMemory::new())),
+        ..FtdcFollower::from_now_on(DiagnosticPath(folder.0.clone()))
+    };
+    assert_eq!(poll(&mut follower), [], "it was there, whatever its times");
+    // A chunk that is being written is read once it is whole.
+    let (half, rest) = recorded[2].split_at(recorded[2].len() / 2);
+    folder.append(DAY, half);
+    assert_eq!(poll(&mut follower), []);
+    folder.append(DAY, rest);
+    folder.remove(INTERIM);
+    assert_eq!(poll(&mut follower), samples(&recorded[2])[11..]);
+    assert_eq!(follower.server().unwrap().version.as_deref(), Some("4.4.6-8"));
+    // The next file by time stands between the two by name.
+    let next = "metrics.2026-11-21T21-25-00Z-00000";
+    folder.append(next, &[recorded[0].clone(), recorded[3].clone()].concat());
+    assert_eq!(poll(&mut follower), samples(&recorded[3]));
+    // The clock is set back again while it is followed.
+    let last = "metrics.2026-11-20T09-00-00Z-00000";
+    folder.append(last, &[recorded[0].clone(), recorded[4].clone()].concat());
+    assert_eq!(poll(&mut follower), samples(&recorded[4]));
+    // The server goes on with a file that was left.
+    folder.append(next, &before[1]);
+    assert_eq!(poll(&mut follower), samples(&before[1]));
+    assert_eq!(follower.counts().damaged, 0);
+}
+
 #[test]
 fn damage_costs_no_more_than_it_must() {
     let folder = TempFolder::new("damage");
