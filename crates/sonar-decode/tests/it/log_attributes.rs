@@ -64,7 +64,7 @@ const ATTRIBUTES: &[Attribute] = &[
     ("numYields", "4.4", "5", Read("yields: Some(5)")),
     ("writeConflicts", "4.4", "5", Read("write_conflicts: Some(5)")),
     ("prepareReadConflicts", "4.4", "5", Read("prepare_read_conflicts: Some(5)")),
-    ("reslen", "4.4", "5", Read("response_bytes: Some(5)")),
+    ("reslen", "4.4", "5", Read("response_bytes: 5,")),
     ("sortSpills", "8.1", "5", Read("spills: Some(5)")),
     ("sortSpilledBytes", "8.1", "5", Read("spilled_bytes: Some(5)")),
     ("groupSpills", "8.1", "5", Read("spills: Some(5)")),
@@ -260,6 +260,7 @@ fn each_attribute_of_a_slow_operation_is_read_or_left_out_for_a_reason() {
             }
             Read(part) if base.contains(part) => wrong.push(format!("{name}: {part} is there without it")),
             LeftOut(why) if with != base => wrong.push(format!("{name} ({why}) is read: {with}")),
+            Context(why) | LeftOut(why) if why.is_empty() => wrong.push(format!("{name}: no reason")),
             Read(_) | LeftOut(_) | Context(_) => {}
         }
     }
