@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import errno
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -184,6 +185,7 @@ END
 
 
 @pytest.mark.vm
+@pytest.mark.skipif(not os.environ.get("LONG"), reason="it computes for a minute; LONG=1 lets it run")
 def test_a_clock_that_is_set_makes_no_duplicates_and_no_unmarked_gap(tmp_path):
     """In a virtual machine, where the clock may be set, with all sources and the kernel's own times of packets."""
     program, line = tmp_path / "mongosonar", tmp_path / "line"
