@@ -57,7 +57,7 @@ pub fn cannot_create(path: &Path, error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Every file that was opened here.
+/// Every regular file that was opened here. Whoever reads a pipe waits until nobody has it open.
 static OPENED: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// States in each file that was opened and is still empty why there is no report: a file that was made while the command
@@ -65,7 +65,7 @@ static OPENED: Mutex<Vec<File>> = Mutex::new(Vec::new());
 pub fn explain_failure(why: &str) {
     let opened = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
     for file in opened {
-        if file.metadata().is_ok_and(|found| found.is_file() && found.len() == 0) {
+        if file.metadata().is_ok_and(|found| found.len() == 0) {
             // Whoever reads the messages learns it anyway.
             let _ = page::write(BufWriter::new(file), |out| problem::page(why, out));
         }
@@ -103,7 +103,9 @@ impl OutFile {
         }
         let file = trust::open_to_replace(path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        OPENED.lock().unwrap_or_else(PoisonError::into_inner).extend(file.try_clone());
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            OPENED.lock().unwrap_or_else(PoisonError::into_inner).extend(file.try_clone());
+        }
         Ok(Self { path: path.to_path_buf(), file })
     }
 
