@@ -9,7 +9,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 
-use super::{JoinedOperation, OperationKey};
+use super::{JoinedOperation, OperationKey, WaitTotal, Waker};
 use crate::held::{list_bytes, table_bytes};
 use crate::{ShapeId, ShapeInfo, Timestamp};
 
@@ -44,6 +44,18 @@ pub(super) struct BlockedWait {
     pub operation_start: Option<Timestamp>,
     pub count: u32,
     pub wait_ns: u64,
+}
+
+impl BlockedWait {
+    /// What an operation of this row waited for until this thread ended it.
+    pub fn of_row(row: usize, waker: &Waker) -> Self {
+        let Waker { thread, operation_start, count, wait_ns } = *waker;
+        Self { row, thread, operation_start, count, wait_ns }
+    }
+
+    pub fn total(&self) -> WaitTotal {
+        WaitTotal { waits: self.count.into(), wait_ns: self.wait_ns }
+    }
 }
 
 /// Waits whose blocker is not known yet, and operations that ended waits. A blocker may go on for as long as it likes:

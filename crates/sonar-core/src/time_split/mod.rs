@@ -12,6 +12,7 @@ mod row_split;
 mod rows;
 mod server_evidence;
 mod server_join;
+mod totals;
 mod waits;
 
 use std::ops::{Index, IndexMut};
@@ -26,14 +27,12 @@ pub use connection_sample::ConnectionSample;
 pub use join::{JoinCounts, JoinedOperation, MAX_PENDING, SplitJoiner, WireOperation};
 pub use row_blockers::{EndedWaits, RowBlockers};
 pub use row_split::{MAX_ROW_BLOCKERS, MAX_ROW_FILES, MAX_ROW_WAITS, RowBlocker, RowSplit};
-pub use rows::{
-    FileReads, FileTotal, MAX_SPLIT_ROWS, ShapeOrigin, ShapeSplit, SplitResult, SplitRowKey, SplitTable,
-    WaitTotal,
-};
+pub use rows::{MAX_SPLIT_ROWS, ShapeOrigin, ShapeSplit, SplitResult, SplitRowKey, SplitTable};
 pub use server_evidence::{MAX_EVIDENCE_PLANS, ServerEvidence};
 pub use server_join::{
     MAX_JOINABLE, ServerJoinCounts, ServerJoined, ServerJoiner, ServerOperation, TracedOperation,
 };
+pub use totals::{FileReads, FileTotal, WaitTotal};
 pub use waits::{MAX_ALL_WAITS, MAX_PENDING_WAITS, PendingWaits};
 
 /// Stands for all classes, or all files, that have no entry of their own.

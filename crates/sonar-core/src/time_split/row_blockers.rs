@@ -70,13 +70,7 @@ impl RowBlockers {
             && let Some(row) = self.row(&operation.wire)
         {
             for waker in operation.thread.wakers.iter().filter(|waker| waker.operation_start.is_some()) {
-                self.blockers.wait(BlockedWait {
-                    row,
-                    thread: waker.thread,
-                    operation_start: waker.operation_start,
-                    count: waker.count,
-                    wait_ns: waker.wait_ns,
-                });
+                self.blockers.wait(BlockedWait::of_row(row, waker));
             }
         }
         self.blockers.executed(operation);
@@ -137,8 +131,8 @@ impl RowBlockers {
             self.swept_at = self.next;
         }
         let known = decided.into_iter().filter_map(|(wait, blocker)| {
-            let waits = WaitTotal { waits: u64::from(wait.count), wait_ns: wait.wait_ns };
-            Some(EndedWaits { waited: self.rows.get(&wait.row)?.clone(), by: blocker.shape?, waits })
+            let waited = self.rows.get(&wait.row)?.clone();
+            Some(EndedWaits { waited, by: blocker.shape?, waits: wait.total() })
         });
         known.collect()
     }

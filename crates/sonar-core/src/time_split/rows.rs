@@ -6,74 +6,16 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use super::blockers::{BlockedWait, BlockerKey, Blockers};
-use super::{Blocker, ClassifiedWait, FileWait, JoinedOperation, OTHER, ServerEvidence, TimePart, TimeSplit};
+use super::{
+    Blocker, ClassifiedWait, FileReads, JoinedOperation, OTHER, ServerEvidence, TimePart, TimeSplit,
+    WaitTotal,
+};
 use crate::{Class, Histogram, Role, ShapeId, ShapeInfo};
 
 /// Rows of a table; further shapes are added up in one row.
 pub const MAX_SPLIT_ROWS: usize = 2_000;
 /// Files, blockers and applications of a row.
 const MAX_PER_ROW: usize = 64;
-
-/// What operations of a shape waited for in a file.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct FileTotal {
-    /// Reads that waited.
-    pub reads: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Time blocked in them, in nanoseconds.
-    pub wait_ns: u64,
-}
-
-impl FileTotal {
-    /// Adds other reads.
-    pub fn add(&mut self, other: Self) {
-        self.reads = self.reads.saturating_add(other.reads);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
-    }
-}
-
-/// How operations of a shape read a file that they waited for.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct FileReads {
-    /// Reads that waited.
-    pub total: FileTotal,
-    /// Those of them that began where the thread's last read of the file had ended.
-    pub in_order: u64,
-}
-
-impl From<&FileWait> for FileReads {
-    fn from(file: &FileWait) -> Self {
-        let total = FileTotal { reads: file.reads.into(), bytes: file.bytes, wait_ns: file.wait_ns };
-        Self { total, in_order: file.in_order.into() }
-    }
-}
-
-impl FileReads {
-    /// Adds other reads.
-    pub fn add(&mut self, other: Self) {
-        self.total.add(other.total);
-        self.in_order = self.in_order.saturating_add(other.in_order);
-    }
-}
-
-/// Waits of operations of a shape.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct WaitTotal {
-    /// How many.
-    pub waits: u64,
-    /// How long, in nanoseconds.
-    pub wait_ns: u64,
-}
-
-impl WaitTotal {
-    /// Adds other waits.
-    pub fn add(&mut self, other: Self) {
-        self.waits = self.waits.saturating_add(other.waits);
-        self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
-    }
-}
 
 /// What says which shape operations have.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -224,9 +166,7 @@ impl ShapeSplit {
         if self.waits.len() >= MAX_PER_ROW && !self.waits.contains_key(&(part, class.clone())) {
             class = OTHER.into();
         }
-        let total = self.waits.entry((part, class)).or_default();
-        total.waits += 1;
-        total.wait_ns = total.wait_ns.saturating_add(wait_ns);
+        self.waits.entry((part, class)).or_default().add(WaitTotal { waits: 1, wait_ns });
     }
 
     fn blocked(&mut self, wait: &BlockedWait, blocker: Blocker) {
@@ -238,8 +178,7 @@ impl ShapeSplit {
         let thread = blocker.thread;
         let (known, total) = self.blockers.entry(key).or_insert((blocker, WaitTotal::default()));
         known.has_others |= known.thread != thread;
-        total.waits += u64::from(wait.count);
-        total.wait_ns = total.wait_ns.saturating_add(wait.wait_ns);
+        total.add(wait.total());
     }
 
     /// Operations.
@@ -307,13 +246,7 @@ impl SplitTable {
         row.add(operation);
         waits.into_iter().for_each(|wait| row.waited(wait));
         for waker in &operation.thread.wakers {
-            self.blockers.wait(BlockedWait {
-                row: number,
-                thread: waker.thread,
-                operation_start: waker.operation_start,
-                count: waker.count,
-                wait_ns: waker.wait_ns,
-            });
+            self.blockers.wait(BlockedWait::of_row(number, waker));
         }
         self.blockers.executed(operation);
         key
@@ -346,7 +279,7 @@ impl SplitTable {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::join::tests::{thread, wire};
-    use super::super::{ThreadOperation, Waker, WireOperation};
+    use super::super::{FileTotal, FileWait, ThreadOperation, Waker, WireOperation};
     use super::*;
     use crate::Timestamp;
 

@@ -48,8 +48,12 @@ pub(crate) struct CallPrograms<'a, 'obj> {
     pub free: &'a ProgramMut<'obj>,
 }
 
-/// A file to which programs are attached: its device and its inode.
-pub(crate) type ProbedFile = (u64, u64);
+/// A file to which programs are attached.
+#[derive(Copy, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ProbedFile {
+    device: u64,
+    inode: u64,
+}
 
 /// The files to which programs are attached, until this is dropped.
 pub(crate) struct TlsProbes {
@@ -101,7 +105,7 @@ impl TlsProbes {
         let about = file
             .metadata()
             .map_err(|error| TraceError::Attach { why: format!("cannot look at it: {error}") })?;
-        let id = (about.dev(), about.ino());
+        let id = ProbedFile { device: about.dev(), inode: about.ino() };
         if self.files.contains_key(&id) {
             return Ok(id);
         }

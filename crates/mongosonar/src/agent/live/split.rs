@@ -1,7 +1,7 @@
 //! Where the time of operations goes inside the servers, from their threads and the wire.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,11 @@ use sonar_sys::split::MAX_PROCESSES;
 use super::board::{CollectorProblem, RESTART};
 use super::clock_reading::ClockReading;
 use super::runner::{Collector, CollectorPlan, NotOpened, Observation};
-use super::watched::WatchedServers;
 use crate::agent::memory::Holder;
 use crate::agent::servers::LocalServers;
 use crate::capture::OperationListener;
 use crate::capture::splitting::{
-    FileId, OperationMatcher, SplitHelpers, SplitPlan, SplitSink, SplitTrace, WireSide,
+    ClosedFiles, FileLabels, OperationMatcher, SplitHelpers, SplitPlan, SplitSink, SplitTrace, WireSide,
 };
 use crate::locking::lock;
 use crate::servers;
@@ -36,10 +35,8 @@ const TAKEN_AT_ONCE: usize = 1_024;
 const ROOM: usize = 14_000;
 /// How often servers that start and end are followed, and the state is reported.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
-/// How often the open files of the servers are read, if there are some without a name.
-const NAMES_EVERY: Duration = Duration::from_secs(5);
-/// Inodes are used again for other files, so names are read again after this time.
-const NAMES_VALID: Duration = Duration::from_secs(60);
+/// How often the open files of the servers are read, if there are some without a label.
+const LABELS_EVERY: Duration = Duration::from_secs(5);
 
 /// Operations that both sides saw, and that are not added up yet.
 #[derive(Default)]
@@ -144,7 +141,7 @@ impl Collector for SplitCollector {
         let mut local = LocalServers::default();
         into.servers().add_to(&mut local);
         let splitting = RefCell::new(Splitting {
-            names: FileLabels::default(),
+            labels: FileLabels::new(ClosedFiles::Forgotten, LABELS_EVERY),
             observed: ClockReading::now(),
             followed: None,
             divided: 0,
@@ -172,7 +169,7 @@ impl Collector for SplitCollector {
 
 /// State that outlives a window.
 struct Splitting<'a> {
-    names: FileLabels,
+    labels: FileLabels,
     /// Until when the threads were observed.
     observed: ClockReading,
     /// When the servers were looked at.
@@ -209,15 +206,22 @@ impl Splitting<'_> {
     }
 
     fn add(&mut self, operations: Vec<QueuedOperation>, trace: &SplitTrace) {
-        if operations.iter().any(|(operation, _)| self.names.lacks(operation)) {
-            self.names.read(trace, self.into.servers());
+        operations.iter().for_each(|(operation, _)| self.labels.expect(operation));
+        let reads_files = |(operation, _): &QueuedOperation| !operation.thread.files.is_empty();
+        let read = Instant::now();
+        if operations.iter().any(reads_files) && self.labels.are_due(read) {
+            let (files, servers) = (trace.files().into_iter(), self.into.servers());
+            self.labels.set(read, files.map(|(file, path)| (file, servers.in_dbpath(&path).into())));
         }
         for (mut operation, waits) in operations {
             operation.wire.server = self.local.name(operation.wire.server);
             self.blockers.add(&operation);
             let window = &mut self.into.windows.at(operation.wire.end).window.window;
             if let Some((split, is_folded)) = window.shapes.split_of(&operation.wire) {
-                split.record(&operation, &waits, &mut |device, inode| self.names.of((device, inode)));
+                split.record(&operation, &waits, &mut |device, inode| {
+                    // It is closed already.
+                    self.labels.of((device, inode)).unwrap_or_else(|| OTHER.into())
+                });
                 // The capture counts operations that are folded.
                 self.divided += u64::from(!is_folded);
             }
@@ -252,7 +256,7 @@ impl Splitting<'_> {
             (matcher.counts(), matcher.sink.turned_away)
         };
         board.held.set(Holder::SplitBlockers, self.blockers.memory());
-        board.held.set(Holder::SplitFiles, self.names.memory());
+        board.held.set(Holder::SplitFiles, self.labels.memory());
         board.held.set(Holder::Symbols, trace.symbol_bytes());
         board.lost(CollectorKind::Split, self.lost + turned_away);
         board.ebpf(CollectorKind::Split, trace.run_time());
@@ -275,49 +279,6 @@ impl Splitting<'_> {
             _ => board.data(CollectorKind::Split, reading.time),
         };
         self.into.report(event);
-    }
-}
-
-/// Names of the files of the servers: paths within their data folders.
-#[derive(Default)]
-struct FileLabels {
-    known: HashMap<FileId, Arc<str>>,
-    read: Option<Instant>,
-}
-
-impl FileLabels {
-    /// Whether names have to be read for the files of an operation.
-    fn lacks(&self, operation: &JoinedOperation) -> bool {
-        let age = self.read.map(|read| read.elapsed());
-        let is_due = |limit: Duration| age.is_none_or(|age| age >= limit);
-        let files = &operation.thread.files;
-        let is_unknown = || files.iter().any(|file| !self.known.contains_key(&(file.device, file.inode)));
-        !files.is_empty() && (is_due(NAMES_VALID) || is_due(NAMES_EVERY) && is_unknown())
-    }
-
-    fn read(&mut self, trace: &SplitTrace, servers: &WatchedServers) {
-        self.read = Some(Instant::now());
-        let files = trace.files().into_iter();
-        self.name(files.map(|(id, path)| (id, servers.in_dbpath(&path).into())));
-    }
-
-    /// These are open now, and no others: the inode of one that was closed may be that of another file.
-    fn name(&mut self, files: impl Iterator<Item = (FileId, Arc<str>)>) {
-        // Not both at once.
-        self.known = HashMap::new();
-        self.known = files.collect();
-    }
-
-    /// The bytes of all names.
-    fn memory(&self) -> usize {
-        // With the counts of references.
-        let name = |name: &Arc<str>| name.len() + 2 * size_of::<usize>();
-        self.known.capacity() * size_of::<(FileId, Arc<str>)>() + self.known.values().map(name).sum::<usize>()
-    }
-
-    /// The name of a file; [`OTHER`] if it is closed already.
-    fn of(&self, file: FileId) -> Arc<str> {
-        self.known.get(&file).cloned().unwrap_or_else(|| OTHER.into())
     }
 }
 
@@ -367,19 +328,6 @@ mod tests {
         let most = OperationMatcher::<JoinedQueue>::max_memory(ROOM);
         assert!(most <= waiting, "{most} of {waiting}");
         assert!(RowBlockers::MAX_MEMORY <= blockers, "{} of {blockers}", RowBlockers::MAX_MEMORY);
-    }
-
-    #[test]
-    fn a_file_has_no_name_of_an_earlier_one_with_its_inode() {
-        let (closed, reused) = ((5, 1), (5, 2));
-        let named = |all: &[(FileId, &str)]| -> Vec<(FileId, Arc<str>)> {
-            all.iter().map(|(id, name)| (*id, Arc::from(*name))).collect()
-        };
-        let mut labels = FileLabels::default();
-        labels.name(named(&[(closed, "old.wt"), (reused, "index.wt")]).into_iter());
-        assert_eq!((&*labels.of(closed), &*labels.of(reused)), ("old.wt", "index.wt"));
-        labels.name(named(&[(reused, "collection.wt")]).into_iter());
-        assert_eq!((&*labels.of(closed), &*labels.of(reused)), (OTHER, "collection.wt"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! kernel knows where its time goes. They meet in a [`OperationMatcher`] by connection and request id. A [`SplitSink`]
 //! receives what both saw.
 
+mod file_labels;
 mod in_progress;
 mod loaded_symbols;
 mod open_files;
@@ -14,7 +15,8 @@ mod trace;
 mod wait_problems;
 mod waits;
 
-pub use self::open_files::{FileId, OpenFilesRoom};
+pub use self::file_labels::{ClosedFiles, FileLabels};
+pub use self::open_files::OpenFilesRoom;
 pub use self::operation_matcher::{OperationMatcher, SplitSink, WireSide};
 pub use self::plan::SplitPlan;
 pub use self::rows::WindowSplits;

@@ -1,25 +1,22 @@
 //! Where the time of operations went, by window and by row.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::time::Duration;
 
 use sonar_core::Timestamp;
 use sonar_core::table::{GroupBy, Table};
-use sonar_core::time::NS_PER_S;
 use sonar_core::time_split::{ClassifiedWait, JoinedOperation, ThreadActivity};
 use sonar_core::window::Window;
 use sonar_sys::split::SplitLosses;
 
+use super::file_labels::{ClosedFiles, FileLabels};
 use super::in_progress::{RequestOfConnection, ThreadsNow};
-use super::open_files::FileId;
 use super::operation_matcher::SplitSink;
 
 /// Windows that are kept until they are taken; what comes for further ones is added to the last.
 const MAX_WINDOWS: usize = 64;
-/// Names of files that are kept.
-const MAX_NAMES: usize = 65_536;
-/// The numbers of files are used again for others, so names are read again after this time, in nanoseconds.
-const NAMES_VALID_NS: u64 = 60 * NS_PER_S;
+/// How often the open files of the servers are read, if there are some without a label.
+const LABELS_EVERY: Duration = Duration::from_secs(1);
 
 /// Splits of operations, which wait for the window in which their operations ended.
 pub struct WindowSplits {
@@ -29,12 +26,8 @@ pub struct WindowSplits {
     tables: BTreeMap<Timestamp, Table>,
     /// The end of the last window that was taken.
     taken: Timestamp,
-    /// Names of files.
-    names: HashMap<FileId, Arc<str>>,
-    /// A file was used that has no name yet.
-    lacks_names: bool,
-    /// Until when records had been read when names were last asked for.
-    asked: Timestamp,
+    /// Labels of files.
+    pub labels: FileLabels,
     /// Operations that the kernel did not report.
     lost: u64,
     /// Until when records were read.
@@ -51,9 +44,7 @@ impl WindowSplits {
             by,
             tables: BTreeMap::new(),
             taken: Timestamp::default(),
-            names: HashMap::new(),
-            lacks_names: true,
-            asked: Timestamp::default(),
+            labels: FileLabels::new(ClosedFiles::Kept, LABELS_EVERY),
             lost: 0,
             read_until: Timestamp::default(),
             activities: HashMap::new(),
@@ -72,30 +63,7 @@ impl WindowSplits {
 
     /// Keeps what threads do now, for the operations in flight of the next windows; `None` if no operation is long.
     pub fn note_activities(&mut self, now: Option<&ThreadsNow>) {
-        let names = &self.names;
-        self.activities =
-            now.map_or_else(HashMap::new, |now| now.activities(|file| names.get(&file).cloned()));
-    }
-
-    /// Whether names have to be read: a file was used that has none yet, or the last ones are old. Returns `true` once for
-    /// all such files.
-    pub fn take_lack_of_names(&mut self) -> bool {
-        let is_due =
-            std::mem::take(&mut self.lacks_names) || self.read_until.since(self.asked) >= NAMES_VALID_NS;
-        if is_due {
-            self.asked = self.read_until;
-        }
-        is_due
-    }
-
-    /// Names the files that are open now; a number that was that of another file names this one from now on. Files that
-    /// have been closed keep their names as long as there is room.
-    pub fn name(&mut self, names: impl Iterator<Item = (FileId, Arc<str>)>) {
-        let open: Vec<(FileId, Arc<str>)> = names.take(MAX_NAMES).collect();
-        if self.names.len() + open.len() > MAX_NAMES {
-            self.names.clear();
-        }
-        self.names.extend(open);
+        self.activities = now.map_or_else(HashMap::new, |now| now.activities(|file| self.labels.of(file)));
     }
 
     /// Counts what the kernel lost.
@@ -121,38 +89,34 @@ impl WindowSplits {
         window.coverage.splits_lost += std::mem::take(&mut self.lost);
     }
 
-    /// The table of the window in which `end` lies.
-    fn table(&mut self, end: Timestamp) -> &mut Table {
-        let mut start = end.floor_to(self.interval_ns).max(self.taken);
-        if self.tables.len() >= MAX_WINDOWS
-            && let Some((last, _)) = self.tables.last_key_value()
-        {
-            start = *last;
+    /// The beginning of the table that has room for what ended then.
+    fn table_start(&self, end: Timestamp) -> Timestamp {
+        match self.tables.last_key_value() {
+            Some((last, _)) if self.tables.len() >= MAX_WINDOWS => *last,
+            _ => end.floor_to(self.interval_ns).max(self.taken),
         }
-        self.tables.entry(start).or_insert_with(|| Table::of_window(self.by))
     }
 }
 
 impl SplitSink for WindowSplits {
     fn joined(&mut self, operation: &JoinedOperation, waits: Vec<ClassifiedWait>) {
-        let names = std::mem::take(&mut self.names);
-        let mut lacks_names = false;
-        if let Some((split, _)) = self.table(operation.wire.end).split_of(&operation.wire) {
+        let start = self.table_start(operation.wire.end);
+        let table = self.tables.entry(start).or_insert_with(|| Table::of_window(self.by));
+        if let Some((split, _)) = table.split_of(&operation.wire) {
+            self.labels.expect(operation);
             split.record(operation, &waits, &mut |device, inode| {
-                names.get(&(device, inode)).cloned().unwrap_or_else(|| {
-                    lacks_names = true;
-                    format!("inode {inode}").into()
-                })
+                self.labels.of((device, inode)).unwrap_or_else(|| format!("inode {inode}").into())
             });
         }
-        self.names = names;
-        self.lacks_names |= lacks_names;
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
     use sonar_core::operation::WaitingOperation;
     use sonar_core::time_split::{FileWait, ThreadOperation, TimePart, TimeSplit, WireOperation};
     use sonar_core::window::WindowSettings;
@@ -246,30 +210,25 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_its_name_as_soon_as_that_is_known() {
+    fn a_file_has_its_label_as_soon_as_that_is_known() {
         let mut splits = WindowSplits::new(SECOND, GroupBy::Shape);
-        assert!(splits.take_lack_of_names() && !splits.take_lack_of_names());
+        let read = Instant::now();
+        splits.labels.set(read, [].into_iter());
+        assert!(!splits.labels.are_due(read + LABELS_EVERY));
         splits.joined(&operation(at(1), 7), Vec::new());
-        assert!(splits.take_lack_of_names());
-        splits.name([((1, 7), "shop.orders".into())].into_iter());
+        assert!(splits.labels.are_due(read + LABELS_EVERY));
+        splits.labels.set(read, [((1, 7), "shop.orders".into())].into_iter());
         splits.joined(&operation(at(1), 7), Vec::new());
-        assert!(!splits.take_lack_of_names());
+        assert!(!splits.labels.are_due(read + LABELS_EVERY));
         assert_eq!(complete(&mut splits, 1), (2, vec!["inode 7".to_owned(), "shop.orders".to_owned()]));
-        // The collection was dropped, and another one has its number. Nothing lacks a name.
-        splits.note_read_until(at(100));
-        assert!(splits.take_lack_of_names() && !splits.take_lack_of_names());
-        splits.note_read_until(at(159));
-        assert!(!splits.take_lack_of_names());
-        splits.note_read_until(at(160));
-        assert!(splits.take_lack_of_names());
-        splits.name([((1, 7), "shop.carts".into())].into_iter());
+        // The collection was dropped, and another one has its inode.
+        splits.labels.set(read, [((1, 7), "shop.carts".into())].into_iter());
         splits.joined(&operation(at(2), 7), Vec::new());
         assert_eq!(complete(&mut splits, 2), (1, vec!["shop.carts".to_owned()]));
-        // However many files there are, those that are open now have names.
-        for round in 0..3 {
-            splits.name((0..MAX_NAMES as u64 / 2 + 1).map(|inode| ((round, inode), "x".into())));
-            assert!(splits.names.len() <= MAX_NAMES && splits.names.contains_key(&(round, 0)));
-        }
+        // This one is closed, too.
+        splits.labels.set(read, [].into_iter());
+        splits.joined(&operation(at(3), 7), Vec::new());
+        assert_eq!(complete(&mut splits, 3), (1, vec!["shop.carts".to_owned()]));
     }
 
     #[test]

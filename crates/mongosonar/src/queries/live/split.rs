@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use sonar_core::Window;
@@ -28,8 +28,6 @@ const SEARCH_TICKS: u64 = 20;
 /// The least time between two looks at what threads do now, in nanoseconds; a little less than a second, since ticks
 /// are not exact.
 const LOOK_NS: u64 = 800_000_000;
-/// Ticks between two readings of the names of files.
-const NAMES_TICKS: u64 = 10;
 
 /// How the threads are traced.
 pub struct RowSplitTask {
@@ -147,10 +145,11 @@ fn follow(
         }
         lock(matcher).sink.note_read_until(time);
         lock(matcher).sink.lost(&trace.take_losses());
-        if ticks.is_multiple_of(NAMES_TICKS) && lock(matcher).sink.take_lack_of_names() {
-            let files = trace.files();
-            let named = files.iter().map(|(file, path)| (*file, task.names.short(path).into()));
-            lock(matcher).sink.name(named);
+        let read = Instant::now();
+        if lock(matcher).sink.labels.are_due(read) {
+            let files = trace.files().into_iter();
+            let labels = files.map(|(file, path)| (file, task.names.short(&path).into()));
+            lock(matcher).sink.labels.set(read, labels);
         }
         if task.follows && ticks.is_multiple_of(SEARCH_TICKS) {
             trace.follow(&servers::in_order_of_places(servers::mongodb(&Host::live()), MAX_PROCESSES));
