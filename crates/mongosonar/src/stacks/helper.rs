@@ -234,12 +234,12 @@ fn of_bytes(bytes: Result<Vec<u8>, String>) -> HelperAnswer {
         Err(why) => (why.into_bytes(), FAILED),
     };
     bytes.push(end);
-    HelperAnswer { bytes, files: Vec::new() }
+    HelperAnswer { bytes, ..HelperAnswer::default() }
 }
 
 /// An answer of a file, or none.
 fn of_file(file: Option<File>) -> HelperAnswer {
-    HelperAnswer { bytes: Vec::new(), files: file.into_iter().collect() }
+    HelperAnswer { files: file.into_iter().collect(), ..HelperAnswer::default() }
 }
 
 /// In the helper for servers that start later: makes a socket for each, and answers there in a thread of its own; and
@@ -255,7 +255,9 @@ fn serve_later(tracer: &SplitTracer, socket: UnixStream) -> io::Result<()> {
             });
             Ok(of_file(wanted.and_then(|process| answer_later(process, running.clone()).ok())))
         }
-        [FOLLOW] => Ok(HelperAnswer { bytes: following::answer(tracer, question), files: Vec::new() }),
+        [FOLLOW] => {
+            Ok(HelperAnswer { bytes: following::answer(tracer, question), ..HelperAnswer::default() })
+        }
         _ => Err(io::ErrorKind::InvalidData.into()),
     })
 }

@@ -108,7 +108,7 @@ fn helper(room: OpenFilesRoom) -> Option<Helper> {
     privileges::helper(task, |socket| {
         answer_all(socket, |question| {
             let bytes = answer(&find(&asked(question), room));
-            Ok(HelperAnswer { bytes, files: Vec::new() })
+            Ok(HelperAnswer { bytes, ..HelperAnswer::default() })
         })
     })
 }
@@ -250,7 +250,7 @@ mod tests {
                 asked += 1;
                 // The first answer makes no sense.
                 let bytes = if asked == 1 { vec![7; 3] } else { answer(&[((1, asked), b"/a".to_vec())]) };
-                Ok(HelperAnswer { bytes, files: Vec::new() })
+                Ok(HelperAnswer { bytes, ..HelperAnswer::default() })
             })
         });
         assert!(open.read(&[1]).is_empty());

@@ -395,7 +395,11 @@ impl Attacher<'_> {
         let threads = &self.threads;
         let place =
             self.places.entry(process).or_insert_with(|| FileThread::of(threads, Host::live().user(process)));
-        place.run_within(PATIENCE, move || TlsLibrary::of(process))
+        let mut library = place.run_within(PATIENCE, move || TlsLibrary::of(process))?;
+        if let Some(library) = &mut library {
+            library.set_closer(place.closer());
+        }
+        Ok(library)
     }
 
     fn attach_sockets(&mut self, process: u32) -> Result<()> {
