@@ -172,26 +172,7 @@ impl FileThread {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
         let mut late = lock(&self.late);
-        if let Some(before) = late.as_mut().filter(|late| late.worker.is_busy()) {
-            // It may have begun meanwhile, and wait for its file system now.
-            if before.why == WhyLate::Processors {
-                before.why = WhyLate::of(self.threads.probe(), patience);
-                self.threads.note_late(self.owner, before);
-            }
-            return Err(before.why.error());
-        }
-        if late.is_none()
-            && let Some(why) = self.threads.refuses(self.owner)
-        {
-            return Err(why.error());
-        }
-        let late_worker = late.take().map(|late| late.worker);
-        let worker = match late_worker.map_or_else(|| self.threads.take(), |worker| Ok(Some(worker))) {
-            Ok(Some(worker)) => worker,
-            Ok(None) => return Err(WhyLate::FileSystem.error()),
-            // Nobody waits here for what may never come.
-            Err(_) => return Err(io::ErrorKind::WouldBlock.into()),
-        };
+        let worker = self.worker(&mut late, patience)?;
         let (give, result) = channel();
         worker.give(move || {
             let value = work();
@@ -222,6 +203,45 @@ impl FileThread {
             Err(RecvTimeoutError::Disconnected) => {
                 Err(io::Error::other("the thread that reads it has failed"))
             }
+        }
+    }
+
+    /// Lets a thread work, and does not wait: `work` says itself what comes of it. Until it has ended, no other work is
+    /// done for this place.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn begin(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let mut late = lock(&self.late);
+        let worker = self.worker(&mut late, FILE_PATIENCE)?;
+        worker.give(work);
+        let work = LateWork { worker, why: WhyLate::FileSystem };
+        self.threads.note_late(self.owner, &work);
+        *late = Some(work);
+        Ok(())
+    }
+
+    /// A thread that has nothing to do. If it is not known why the last work is late, it is looked for so long.
+    fn worker(&self, late: &mut Option<LateWork>, patience: Duration) -> io::Result<FileWorker> {
+        if let Some(before) = late.as_mut().filter(|late| late.worker.is_busy()) {
+            // It may have begun meanwhile, and wait for its file system now.
+            if before.why == WhyLate::Processors {
+                before.why = WhyLate::of(self.threads.probe(), patience);
+                self.threads.note_late(self.owner, before);
+            }
+            return Err(before.why.error());
+        }
+        if late.is_none()
+            && let Some(why) = self.threads.refuses(self.owner)
+        {
+            return Err(why.error());
+        }
+        let late_worker = late.take().map(|late| late.worker);
+        match late_worker.map_or_else(|| self.threads.take(), |worker| Ok(Some(worker))) {
+            Ok(Some(worker)) => Ok(worker),
+            Ok(None) => Err(WhyLate::FileSystem.error()),
+            // Nobody waits here for what may never come.
+            Err(_) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
