@@ -1,7 +1,8 @@
 """A file system that stops answering, as one over a network or on a broken disk does.
 
 It is a FUSE server in Python that passes everything on to another folder, and that a test stops with SIGSTOP. As a program:
-`python hanging.py MOUNTPOINT FOLDER`; it prints `ready` once it is mounted.
+`python hanging.py MOUNTPOINT FOLDER`; it prints `ready` once it is mounted. With `--hang-at-close` it answers everything but
+that a file is closed.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ OUT = struct.Struct("<IiQ")
 
 # linux/fuse.h
 LOOKUP, FORGET, GETATTR, SETATTR, MKDIR, UNLINK, RMDIR, RENAME = 1, 2, 3, 4, 9, 10, 11, 12
-OPEN, READ, WRITE, STATFS, RELEASE, FSYNC, INIT, OPENDIR, READDIR = 14, 15, 16, 17, 18, 20, 26, 27, 28
+OPEN, READ, WRITE, STATFS, RELEASE, FSYNC, FLUSH, INIT, OPENDIR, READDIR = 14, 15, 16, 17, 18, 20, 25, 26, 27, 28
 RELEASEDIR, FSYNCDIR, CREATE, INTERRUPT, DESTROY, BATCH_FORGET, RENAME2 = 29, 30, 35, 36, 38, 42, 45
 SET_MODE, SET_UID, SET_GID, SET_SIZE = 1, 2, 4, 8
 
@@ -33,8 +34,9 @@ def name_of(data):
 class Server:
     """Answers the kernel's requests with what is in `folder`. Nothing is cached, so that the kernel asks each time."""
 
-    def __init__(self, device, folder):
+    def __init__(self, device, folder, hang_at_close=False):
         self.device, self.paths, self.opened = device, {ROOT: folder}, {}
+        self.hang_at_close = hang_at_close
 
     def attributes(self, found):
         times = [found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns]
@@ -116,8 +118,8 @@ class Server:
             self.opened.pop(descriptor, None)
             os.close(descriptor)
             return b""
-        # It does not want to know of each close. With a server that does, the kernel lets no process end that has a file open
-        # here, until the server answers or ends.
+        # It does not want to know of each close (FLUSH). With a server that does, the kernel lets no process end that has a
+        # file open here, until the server answers or ends.
         if code in (FSYNC, FSYNCDIR):
             if code == FSYNC:
                 os.fdatasync(struct.unpack_from("<Q", data)[0])
@@ -155,7 +157,7 @@ class Server:
                 # It was unmounted.
                 return
             _, code, unique, node, *_ = IN.unpack_from(request)
-            if code in (FORGET, BATCH_FORGET, INTERRUPT):
+            if code in (FORGET, BATCH_FORGET, INTERRUPT) or (code == FLUSH and self.hang_at_close):
                 continue
             try:
                 body, failed = self.answer(code, node, request[IN.size :]), 0
@@ -165,14 +167,14 @@ class Server:
                 os.write(self.device, OUT.pack(OUT.size + len(body), failed, unique) + body)
 
 
-def mount(point, folder):
+def mount(point, folder, *options_of_server):
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"hanging", os.fsencode(point), b"fuse.hanging", 0, options.encode()):
         raise OSError(ctypes.get_errno(), "cannot mount")
     print("ready here", flush=True)
-    Server(device, folder).serve()
+    Server(device, folder, "--hang-at-close" in options_of_server).serve()
 
 
 class HangingFiles:
@@ -192,9 +194,9 @@ class HangingFiles:
 
 
 @contextlib.contextmanager
-def hanging_files(point, folder):
+def hanging_files(point, folder, *options):
     """Creates `folder` and `point`, and shows the content of `folder` at `point`. Read `folder` to see the files without the
-    server. At the end nothing waits for the file system any more: its server is killed, and the kernel answers with
+    server. `options` are those of the program. At the end nothing waits for the file system any more: its server is killed, and the kernel answers with
     errors."""
     import pytest
 
@@ -203,7 +205,7 @@ def hanging_files(point, folder):
     point, folder = pathlib.Path(point), pathlib.Path(folder)
     for one in (point, folder):
         one.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, __file__, str(point), str(folder)]
+    command = [sys.executable, __file__, str(point), str(folder), *options]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         if not child.stdout.readline().startswith(b"ready"):
@@ -216,4 +218,4 @@ def hanging_files(point, folder):
 
 
 if __name__ == "__main__":
-    mount(sys.argv[1], sys.argv[2])
+    mount(*sys.argv[1:])

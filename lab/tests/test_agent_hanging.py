@@ -99,6 +99,38 @@ def test_files_of_one_server_that_hang_hold_up_no_other_server(tmp_path):
             assert least <= commands[window] <= most, window
 
 
+def test_files_of_one_server_that_cannot_be_closed_hold_up_no_other_server(tmp_path):
+    """The helper that opens a log closes it once the agent has it: its file system hangs there, and answers all else."""
+    hung, healthy = sorted(free_port() for _ in range(2))
+    with contextlib.ExitStack() as stack:
+        files = stack.enter_context(hanging_files(tmp_path / "hung", tmp_path / "below", "--hang-at-close"))
+        folders = {hung: files.point, healthy: tmp_path / "healthy"}
+        folders[healthy].mkdir()
+        # What is below the one that hangs does not hang.
+        logs = {hung: files.folder / "mongod.log", healthy: folders[healthy] / "mongod.log"}
+        for log in logs.values():
+            log.touch()
+        config = f'interface = ["lo"]\nport = {[hung, healthy]}\n'
+        config += "".join(table(port, folder / "mongod.log", folder) for port, folder in folders.items())
+        (tmp_path / "agent.toml").write_text(SOURCES + config)
+        for port in folders:
+            stack.enter_context(answering_mongod(tmp_path, port))
+        life = stack.enter_context(Agent.start(tmp_path, tmp_path / "store"))
+        life.wait(lambda: life.collector("log")["state"] == "working", "the logs")
+        written = life.status()["written_ns"]
+        life.wait(lambda: life.status()["written_ns"] > written, "another status")
+        writers = [stack.enter_context(Writer(log, port, turns=50)) for port, log in logs.items()]
+        begun = time.time()
+        window = window_of(begun) + WINDOW_S
+        life.wait(lambda: (life.status()["last_window_ns"] or 0) > (window + 2 * WINDOW_S) * 10**9, "windows")
+        for writer in writers:
+            labkit.wait_until(lambda: has_lines(life, writer, window), "lines of both servers")  # noqa: B023
+        assert not any(f"port {port}: " in life.problems("log") for port in folders), life.problems("log")
+        # The kernel lets no process end that has such a file open.
+        files.child.kill()
+        assert life.stop() == 0
+
+
 @contextlib.contextmanager
 def service_manager(monkeypatch, path):
     """A service manager that wants signs of life from what is started meanwhile; yields what it receives them with."""

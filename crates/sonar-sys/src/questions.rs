@@ -29,6 +29,32 @@ pub struct HelperAnswer {
     pub bytes: Vec<u8>,
     /// Files that were opened for it.
     pub files: Vec<File>,
+    /// In the helper: who closes them once they were sent.
+    pub closer: FileCloser,
+}
+
+/// Closes files. Some file systems are asked even then, and may not answer: whoever must not wait lets others close them.
+#[derive(Default)]
+pub struct FileCloser(Option<Box<dyn FnOnce(Vec<File>) + Send>>);
+
+impl FileCloser {
+    /// Gives the files to `close`, which must not wait. Without it, as by default, they are closed at once.
+    pub fn new(close: impl FnOnce(Vec<File>) + Send + 'static) -> Self {
+        Self(Some(Box::new(close)))
+    }
+
+    /// Closes these, if there are any.
+    pub fn close(self, files: Vec<File>) {
+        if let Some(close) = self.0.filter(|_| !files.is_empty()) {
+            close(files);
+        }
+    }
+}
+
+impl std::fmt::Debug for FileCloser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FileCloser")
+    }
 }
 
 /// Asks a helper.
@@ -47,6 +73,8 @@ pub struct QuestionSocket {
     patience: Duration,
     /// The longest answer, in bytes.
     max_answer: usize,
+    /// Closes the files of answers that nobody waits for.
+    close: fn(Vec<File>),
 }
 
 /// What has come of an answer.
@@ -68,18 +96,28 @@ impl QuestionSocket {
             incoming: IncomingAnswer::default(),
             patience: PATIENCE,
             max_answer: MAX_BYTES,
+            close: drop,
         }
     }
 
     /// The same with answers of up to so many bytes.
-    pub fn with_max_answer(self, max_answer: usize) -> Self {
-        Self { max_answer, ..self }
+    pub fn with_max_answer(mut self, max_answer: usize) -> Self {
+        self.max_answer = max_answer;
+        self
+    }
+
+    /// The same, but the files of answers that come late, or not as a whole, are closed by `close`, and not at once: their
+    /// file systems may hold that up.
+    pub fn with_closer(mut self, close: fn(Vec<File>)) -> Self {
+        self.close = close;
+        self
     }
 
     /// The same, but it waits this long for each answer, and not for ten seconds.
     #[must_use]
-    pub fn with_patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Whether the answer to the last question is missing, and may still come.
@@ -109,6 +147,7 @@ impl QuestionSocket {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::TimedOut.into()),
             Err(error) => {
                 self.socket = None;
+                self.close_incoming();
                 Err(error)
             }
             answer => answer,
@@ -117,7 +156,8 @@ impl QuestionSocket {
 
     fn try_ask(&mut self, question: &[u8]) -> io::Result<HelperAnswer> {
         while self.answered < self.asked {
-            self.receive(LATE_PATIENCE)?;
+            let late = self.receive(LATE_PATIENCE)?;
+            self.close_all(late.files);
             self.late += 1;
         }
         let number = self.asked + 1;
@@ -152,7 +192,24 @@ impl QuestionSocket {
         self.answered = number;
         let IncomingAnswer { mut bytes, files } = std::mem::take(incoming);
         bytes.drain(..ANSWER_HEAD);
-        Ok(HelperAnswer { bytes, files })
+        Ok(HelperAnswer { bytes, files, closer: FileCloser::default() })
+    }
+
+    fn close_all(&self, files: Vec<File>) {
+        if !files.is_empty() {
+            (self.close)(files);
+        }
+    }
+
+    fn close_incoming(&mut self) {
+        let files = std::mem::take(&mut self.incoming.files);
+        self.close_all(files);
+    }
+}
+
+impl Drop for QuestionSocket {
+    fn drop(&mut self) {
+        self.close_incoming();
     }
 }
 
@@ -197,14 +254,20 @@ pub fn answer_all(
         }
         let mut question = vec![0; length];
         socket.read_exact(&mut question)?;
-        let HelperAnswer { bytes, mut files } = answer(&question)?;
-        files.truncate(MAX_FILES);
-        let lengths = [checked(bytes.len())?, files.len() as u32].map(u32::to_le_bytes);
-        socket.write_all(&[&number[..], &lengths[0], &lengths[1]].concat())?;
-        // An answer may be large, and is not copied.
-        socket.write_all(&bytes)?;
-        files.iter().try_for_each(|file| send_file(&socket, file))?;
+        let HelperAnswer { bytes, files, closer } = answer(&question)?;
+        let sent = send(&mut socket, &number, &bytes, &files[..files.len().min(MAX_FILES)]);
+        closer.close(files);
+        sent?;
     }
+}
+
+/// Sends an answer to the question of this number.
+fn send(socket: &mut UnixStream, number: &[u8], bytes: &[u8], files: &[File]) -> io::Result<()> {
+    let lengths = [checked(bytes.len())?, files.len() as u32].map(u32::to_le_bytes);
+    socket.write_all(&[number, &lengths[0], &lengths[1]].concat())?;
+    // An answer may be large, and is not copied.
+    socket.write_all(bytes)?;
+    files.iter().try_for_each(|file| send_file(socket, file))
 }
 
 #[cfg(test)]
@@ -220,7 +283,8 @@ mod tests {
         std::thread::spawn(move || {
             answer_all(theirs, |question| {
                 may.recv().map_err(io::Error::other)?;
-                Ok(HelperAnswer { bytes: question.to_vec(), files: vec![File::open("/dev/null")?] })
+                let files = vec![File::open("/dev/null")?];
+                Ok(HelperAnswer { bytes: question.to_vec(), files, ..HelperAnswer::default() })
             })
         });
         let patience = Duration::from_millis(20);
@@ -256,6 +320,49 @@ mod tests {
         drop(go);
         assert_eq!(socket.ask(b"gone").unwrap_err().kind(), ErrorKind::UnexpectedEof);
         assert_eq!(socket.ask(b"gone").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn others_close_the_files_of_an_answer_once_they_were_sent() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (give, closed) = channel();
+        std::thread::spawn(move || {
+            answer_all(theirs, |question| {
+                let files = question.iter().map(|_| File::open("/dev/null")).collect::<io::Result<_>>()?;
+                let give = give.clone();
+                let closer = FileCloser::new(move |files| give.send(files.len()).unwrap());
+                Ok(HelperAnswer { files, closer, ..HelperAnswer::default() })
+            })
+        });
+        let mut socket = QuestionSocket::new(ours).with_patience(Duration::from_secs(600));
+        assert_eq!(socket.ask(b"two").unwrap().files.len(), 3);
+        assert!(socket.ask(b"").unwrap().files.is_empty());
+        // Those beyond the most of an answer, too.
+        assert_eq!(socket.ask(&[0; MAX_FILES + 1]).unwrap().files.len(), MAX_FILES);
+        drop(socket);
+        assert_eq!(closed.iter().collect::<Vec<_>>(), [3, MAX_FILES + 1]);
+    }
+
+    #[test]
+    fn others_close_the_files_of_an_answer_that_comes_late_or_in_part() {
+        static CLOSED: std::sync::Mutex<Vec<File>> = std::sync::Mutex::new(Vec::new());
+        let close = |files: Vec<File>| CLOSED.lock().unwrap().extend(files);
+        let (socket, go) = helper();
+        let mut socket = socket.with_closer(close);
+        assert_eq!(socket.ask(b"late").unwrap_err().kind(), ErrorKind::TimedOut);
+        (0..2).for_each(|_| go.send(()).unwrap());
+        // The late answer comes before this one, however long that takes.
+        while socket.ask(b"next").is_err_and(|error| error.kind() == ErrorKind::TimedOut) {}
+        assert!(!CLOSED.lock().unwrap().is_empty());
+        CLOSED.lock().unwrap().clear();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let patience = Duration::from_millis(20);
+        let mut socket = QuestionSocket::new(ours).with_patience(patience).with_closer(close);
+        theirs.write_all(&[&1u64.to_le_bytes()[..], &[0; 4], &2u32.to_le_bytes()].concat()).unwrap();
+        send_file(&theirs, &File::open("/dev/null").unwrap()).unwrap();
+        assert_eq!(socket.ask(b"a").unwrap_err().kind(), ErrorKind::TimedOut);
+        drop(socket);
+        assert_eq!(CLOSED.lock().unwrap().len(), 1);
     }
 
     #[test]

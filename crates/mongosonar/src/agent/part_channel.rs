@@ -21,11 +21,21 @@ pub struct PartSender {
     bytes: Arc<PartBytes>,
 }
 
+/// How many sources of one kind there are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum SourceCount {
+    /// A few, whatever is configured and whatever runs.
+    Few,
+    /// One for each server that is asked. Together they get at most as much as all others.
+    EachServer,
+}
+
 /// Bytes of parts.
 #[derive(Debug, Default)]
 struct PartBytes {
     /// Sources that are there: several may send, or open a window, at the same time.
-    cutters: AtomicUsize,
+    few: AtomicUsize,
+    each_server: AtomicUsize,
     waiting: AtomicUsize,
     open: AtomicUsize,
     /// Bytes that windows which are open may have.
@@ -34,9 +44,25 @@ struct PartBytes {
 
 impl PartBytes {
     /// The share of one source of what is left of `all`: together they never take more.
-    fn share(&self, all: usize, taken: &AtomicUsize) -> usize {
+    fn share(&self, count: SourceCount, all: usize, taken: &AtomicUsize) -> usize {
         let left = all.saturating_sub(taken.load(Ordering::Relaxed));
-        (left / self.cutters.load(Ordering::Relaxed).max(1)).min(memory::PART_BYTES)
+        let few = self.few.load(Ordering::Relaxed).max(1);
+        let each_server = self.each_server.load(Ordering::Relaxed);
+        // The places of all of the second kind.
+        let places = each_server.min(few);
+        let of_place = left / (few + places);
+        let share = match count {
+            SourceCount::Few => of_place,
+            SourceCount::EachServer => of_place * places / each_server.max(1),
+        };
+        share.min(memory::PART_BYTES)
+    }
+
+    fn sources(&self, count: SourceCount) -> &AtomicUsize {
+        match count {
+            SourceCount::Few => &self.few,
+            SourceCount::EachServer => &self.each_server,
+        }
     }
 }
 
@@ -63,16 +89,16 @@ pub const fn part_channel_bytes(parts: usize) -> usize {
 }
 
 impl PartSender {
-    /// Cuts what one source observes, and sends it here.
-    pub fn cutter(&self) -> WindowCutter {
-        self.bytes.cutters.fetch_add(1, Ordering::Relaxed);
-        WindowCutter::new(SourceSink { to: self.clone(), granted: 0, held: 0 })
+    /// Cuts what one source of this kind observes, and sends it here.
+    pub fn cutter(&self, count: SourceCount) -> WindowCutter {
+        self.bytes.sources(count).fetch_add(1, Ordering::Relaxed);
+        WindowCutter::new(SourceSink { to: self.clone(), count, granted: 0, held: 0 })
     }
 
     /// Sends a part, and waits where there is no place for it. Returns whether somebody receives parts.
-    fn send(&self, mut part: WindowPart) -> bool {
+    fn send(&self, count: SourceCount, mut part: WindowPart) -> bool {
         let PartBytes { waiting, .. } = &*self.bytes;
-        part.window.limit(self.bytes.share(memory::WAITING_BYTES, waiting));
+        part.window.limit(self.bytes.share(count, memory::WAITING_BYTES, waiting));
         waiting.fetch_add(part.memory(), Ordering::Relaxed);
         self.to.send(part).is_ok()
     }
@@ -81,6 +107,7 @@ impl PartSender {
 /// Takes the parts of one source, and counts what its open windows have.
 struct SourceSink {
     to: PartSender,
+    count: SourceCount,
     /// Bytes that its open windows may have.
     granted: usize,
     /// Bytes that they have, as they were last counted.
@@ -92,12 +119,12 @@ impl PartSink for SourceSink {
         let granted = part.window.window.max_bytes;
         self.granted -= granted;
         self.to.bytes.granted.fetch_sub(granted, Ordering::Relaxed);
-        self.to.send(part)
+        self.to.send(self.count, part)
     }
 
     fn grant(&mut self) -> usize {
         let PartBytes { granted, .. } = &*self.to.bytes;
-        let most = self.to.bytes.share(memory::CUT_BYTES, granted);
+        let most = self.to.bytes.share(self.count, memory::CUT_BYTES, granted);
         granted.fetch_add(most, Ordering::Relaxed);
         self.granted += most;
         most
@@ -112,10 +139,10 @@ impl PartSink for SourceSink {
 
 impl Drop for SourceSink {
     fn drop(&mut self) {
-        let PartBytes { cutters, open, granted, .. } = &*self.to.bytes;
+        let PartBytes { open, granted, .. } = &*self.to.bytes;
         granted.fetch_sub(self.granted, Ordering::Relaxed);
         open.fetch_sub(self.held, Ordering::Relaxed);
-        cutters.fetch_sub(1, Ordering::Relaxed);
+        self.to.bytes.sources(self.count).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -173,7 +200,7 @@ mod tests {
             let mut part = WindowPart::new(at(number));
             add_shapes(&mut part.window.window, 3_000);
             assert!(part.memory() > memory::PART_BYTES);
-            assert!(to.send(part));
+            assert!(to.send(SourceCount::Few, part));
             sent += 3_000;
             // Each has the row `other` at least.
             assert!(parts.memory() <= memory::WAITING_BYTES + 60 * 8_192, "{}", parts.memory());
@@ -191,7 +218,7 @@ mod tests {
     #[test]
     fn bytes_of_open_windows_are_counted() {
         let (to, parts) = part_channel(256);
-        let mut cutter = to.cutter();
+        let mut cutter = to.cutter(SourceCount::Few);
         add_shapes(&mut cutter.at(at(20)).window.window, 3_000);
         cutter.limit();
         cutter.at(at(0));
@@ -206,7 +233,7 @@ mod tests {
     #[test]
     fn windows_that_are_open_have_their_bytes_together_however_many_sources_there_are() {
         let (to, parts) = part_channel(256);
-        let mut cutters: Vec<_> = (0..100).map(|_| to.cutter()).collect();
+        let mut cutters: Vec<_> = (0..100).map(|_| to.cutter(SourceCount::Few)).collect();
         let mut seconds = 0;
         for _ in 0..WindowCutter::MAX_OPEN {
             cutters.iter_mut().for_each(|cutter| add_shapes(&mut cutter.at(at(seconds)).window.window, 300));
@@ -222,16 +249,38 @@ mod tests {
         // A single source has what it needs.
         drop(cutters);
         assert_eq!((granted(), parts.memory()), (0, 0));
-        let mut cutter = to.cutter();
+        let mut cutter = to.cutter(SourceCount::Few);
         assert_eq!(cutter.at(at(0)).window.window.max_bytes, memory::PART_BYTES);
         cutter.finish();
         assert_eq!(granted(), 0);
     }
 
     #[test]
+    fn however_many_servers_are_asked_other_sources_keep_half_of_the_bytes() {
+        let (to, parts) = part_channel(256);
+        let mut others: Vec<_> = (0..7).map(|_| to.cutter(SourceCount::Few)).collect();
+        let granted = |cutter: &mut WindowCutter| cutter.at(at(0)).window.window.max_bytes;
+        let alone = granted(&mut others[0]);
+        let mut asking: Vec<_> = (0..200).map(|_| to.cutter(SourceCount::EachServer)).collect();
+        let of_each: Vec<usize> = asking.iter_mut().map(granted).collect();
+        let least = alone.min(memory::CUT_BYTES / 3 / 7 / 2);
+        assert!(others[1..].iter_mut().all(|other| granted(other) >= least), "{alone} {least}");
+        assert!(
+            of_each.iter().sum::<usize>() <= memory::CUT_BYTES / 2 && of_each.iter().all(|one| *one > 8_192)
+        );
+        // A window of another source that waits beside theirs keeps what it has.
+        asking.iter_mut().for_each(WindowCutter::finish);
+        add_shapes(&mut others[1].at(at(0)).window.window, 60);
+        let before = others[1].at(at(0)).window.window.shapes.len();
+        others[1].finish();
+        let taken: Vec<WindowPart> = (0..7).flat_map(|_| parts.take(Duration::ZERO)).collect();
+        assert_eq!((taken.len(), taken.last().unwrap().window.window.shapes.len()), (201, before));
+    }
+
+    #[test]
     fn a_source_that_never_stops_does_not_keep_the_main_thread() {
         let (to, parts) = part_channel(256);
-        let source = std::thread::spawn(move || while to.send(WindowPart::new(at(0))) {});
+        let source = std::thread::spawn(move || while to.send(SourceCount::Few, WindowPart::new(at(0))) {});
         for _ in 0..10 {
             assert!(parts.take(Duration::from_secs(60)).len() <= TAKEN_AT_ONCE);
         }

@@ -7,8 +7,9 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 use sonar_sys::helper::Helper;
-use sonar_sys::questions::{HelperAnswer, MAX_BYTES, QuestionSocket, answer_all};
+use sonar_sys::questions::{FileCloser, HelperAnswer, MAX_BYTES, QuestionSocket, answer_all};
 
+use crate::input::follow::close_apart;
 use crate::locking::lock;
 
 /// A helper, used by one thread at a time, from a request to its answer.
@@ -23,7 +24,8 @@ impl HelperChannel {
     /// To this helper; `None` if it cannot be reached.
     pub fn new(helper: Helper) -> Option<Self> {
         let socket = helper.socket().ok()?;
-        Some(Self { _helper: Some(helper), socket: Mutex::new(QuestionSocket::new(socket)) })
+        let socket = QuestionSocket::new(socket).with_closer(close_apart);
+        Some(Self { _helper: Some(helper), socket: Mutex::new(socket) })
     }
 
     /// To whatever answers on the other side of this socket, however long that takes.
@@ -47,7 +49,7 @@ impl HelperChannel {
     /// which is [`io::ErrorKind::BrokenPipe`] and stays so.
     pub fn ask<T: for<'de> Deserialize<'de>>(&self, request: &impl Serialize) -> io::Result<(T, Vec<File>)> {
         let question = serde_json::to_vec(request)?;
-        let HelperAnswer { bytes, files } = lock(&self.socket).ask(&question).map_err(unanswered)?;
+        let HelperAnswer { bytes, files, .. } = lock(&self.socket).ask(&question).map_err(unanswered)?;
         let answer: Result<T, Refusal> = serde_json::from_slice(&bytes)?;
         Ok((answer.map_err(Refusal::into_error)?, files))
     }
@@ -91,21 +93,24 @@ pub fn answer<T: Serialize>(answer: io::Result<T>) -> io::Result<HelperAnswer> {
 pub fn answer_with<T: Serialize>(answer: io::Result<T>, files: Vec<File>) -> io::Result<HelperAnswer> {
     let answer = answer.map_err(|error| Refusal::of(&error));
     let why = match serde_json::to_vec(&answer) {
-        Ok(bytes) if bytes.len() <= MAX_BYTES => return Ok(HelperAnswer { bytes, files }),
+        Ok(bytes) if bytes.len() <= MAX_BYTES => {
+            return Ok(HelperAnswer { bytes, files, ..HelperAnswer::default() });
+        }
         Ok(_) => "the answer is too long".to_owned(),
         Err(error) => format!("the answer cannot be written: {error}"),
     };
     let refusal = Refusal { kind: RefusalKind::Other, why };
-    Ok(HelperAnswer { bytes: serde_json::to_vec(&Err::<(), _>(refusal))?, files: Vec::new() })
+    let bytes = serde_json::to_vec(&Err::<(), _>(refusal))?;
+    Ok(HelperAnswer { bytes, ..HelperAnswer::default() })
 }
 
-/// What the helper answers about files that it has opened, or why it has not.
+/// What the helper answers about files that it has opened, or why it has not. They are closed by `closer`.
 ///
 /// # Errors
 /// As [`answer`].
-pub fn answer_files(opened: io::Result<Vec<File>>) -> io::Result<HelperAnswer> {
+pub fn answer_files(opened: io::Result<Vec<File>>, closer: FileCloser) -> io::Result<HelperAnswer> {
     match opened {
-        Ok(files) => answer_with(Ok(()), files),
+        Ok(files) => Ok(HelperAnswer { closer, ..answer_with(Ok(()), files)? }),
         Err(error) => answer::<()>(Err(error)),
     }
 }
@@ -185,7 +190,7 @@ mod tests {
             serve(theirs, |request: (String, u8)| match request.1 {
                 0 => answer(Ok(request.0)),
                 1 => answer_with(Ok(request.0), vec![File::open("/dev/null")?]),
-                _ => answer_files(Err(io::ErrorKind::NotFound.into())),
+                _ => answer_files(Err(io::ErrorKind::NotFound.into()), FileCloser::default()),
             })
         });
         let channel = HelperChannel::over(ours);

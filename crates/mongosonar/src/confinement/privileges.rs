@@ -329,7 +329,9 @@ pub fn confine_helper(name: &str, memory: usize, keep: &[u32], duty: Duty) -> io
         let _ = privileges::leave_root(keep);
     }
     privileges::drop_capabilities(keep)?;
-    privileges::confine(duty)
+    privileges::confine(duty)?;
+    start_order::helper_has_dropped();
+    Ok(())
 }
 
 /// Starts a helper that answers on its end of the socket. If that fails, returns `None` and prints what does not work.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use sonar_sys::helper::{Helper, limit_memory, name_process};
 use sonar_sys::privileges::Duty;
+use sonar_sys::questions::{FileCloser, HelperAnswer};
 
 use super::helper_channel::{self, HelperChannel, answer_with};
 use super::privileges;
@@ -132,7 +133,11 @@ fn answer_each<T: Serialize + Send + 'static>(
         let left = until.saturating_duration_since(Instant::now());
         let read = answers.get(at).and_then(|answer| answer.recv_timeout(left).ok());
         match read {
-            Some((said, files)) => answer_with(Ok(ProcessAnswer::Read(said)), files),
+            // They stay open until the helper ends, which is soon: whoever closes them may have to wait for ever.
+            Some((said, files)) => Ok(HelperAnswer {
+                closer: FileCloser::new(std::mem::forget),
+                ..answer_with(Ok(ProcessAnswer::Read(said)), files)?
+            }),
             None => answer_with(Ok(ProcessAnswer::<T>::Silent), Vec::new()),
         }
     })

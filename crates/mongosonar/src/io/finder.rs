@@ -128,7 +128,7 @@ fn serve(paths: &mut Paths, socket: UnixStream) -> io::Result<()> {
         let mut bytes = vec![u8::from(wanted)];
         bytes.extend(paths.unplaced().to_ne_bytes());
         bytes.extend_from_slice(cut(&path));
-        Ok(HelperAnswer { bytes, files: Vec::new() })
+        Ok(HelperAnswer { bytes, ..HelperAnswer::default() })
     })
 }
 

@@ -116,7 +116,7 @@ fn serve(search: &Local, folder: Option<&Folder>, socket: UnixStream) -> io::Res
             _ => Vec::new(),
         };
         let bytes = found.iter().take(MAX_ANSWER).flat_map(|process| process.to_ne_bytes()).collect();
-        Ok(HelperAnswer { bytes, files: Vec::new() })
+        Ok(HelperAnswer { bytes, ..HelperAnswer::default() })
     })
 }
 

@@ -263,7 +263,7 @@ fn serve(socket: UnixStream, mut look: impl FnMut() -> ServerNews) -> io::Result
     answer_all(socket, |question| {
         let before = std::mem::take(&mut told);
         told = if question == [1] { before.followed_by(look()) } else { look() };
-        Ok(HelperAnswer { bytes: told.to_bytes(), files: Vec::new() })
+        Ok(HelperAnswer { bytes: told.to_bytes(), ..HelperAnswer::default() })
     })
 }
 

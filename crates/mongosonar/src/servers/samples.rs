@@ -138,7 +138,10 @@ impl SampleSearch {
         match request {
             SampleRequest::Servers => answer(self.servers()),
             SampleRequest::List(pid) => answer(self.list(pid)),
-            SampleRequest::Open(pid, name) => answer_files(self.open(pid, &name).map(|file| vec![file])),
+            SampleRequest::Open(pid, name) => {
+                let opened = self.open(pid, &name).map(|file| vec![file]);
+                answer_files(opened, self.place(pid).closer())
+            }
         }
     }
 }

@@ -11,7 +11,8 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use sonar_decode::stacks::Mapping;
@@ -19,7 +20,7 @@ use sonar_sys::Host;
 use sonar_sys::helper::{Helper, PATIENCE};
 use sonar_sys::host::process::RunningProgram;
 use sonar_sys::privileges::{Duty, works_without};
-use sonar_sys::questions::{HelperAnswer, answer_all};
+use sonar_sys::questions::{FileCloser, HelperAnswer, answer_all};
 use sonar_sys::split::SplitTracer;
 use sonar_sys::stacks::StackSampler;
 
@@ -30,6 +31,7 @@ use crate::confinement::helper_capabilities::{FOLLOWING_STARTS, FOLLOWING_STARTS
 use crate::confinement::privileges::{self, HelperTask};
 use crate::confinement::start_order::{self, StartStep};
 use crate::io::finder::array;
+use crate::locking::lock;
 use crate::servers;
 
 const SNAPSHOT: u8 = b'S';
@@ -52,8 +54,13 @@ const FAILED: u8 = 0;
 
 /// The stack of a thread that answers for one server.
 const STACK_BYTES: usize = 96 << 10;
-/// The most servers that start later to answer for at once.
+/// The most threads that answer for servers that start later, among them those that wait for files of servers for which
+/// nobody asks any more.
 const MAX_LATER: usize = 64;
+/// The most of them that wait for files of servers of one user: those of others need threads, too.
+const MAX_WAITING_OF_USER: usize = 12;
+/// How long a thread may take for a question before it counts as one that waits.
+const LATE: Duration = PATIENCE;
 
 /// Where stacks and files of a process come from.
 pub struct StackSource {
@@ -99,7 +106,8 @@ impl LaterSources {
     pub fn source(&mut self, process: u32) -> Result<StackSource> {
         let question = [&[SERVER], &process.to_ne_bytes()[..]].concat();
         let mut answer = self.socket.ask(&question)?;
-        let socket = answer.files.pop().ok_or_else(|| anyhow!("the helper process refuses to read it"))?;
+        let refused = || anyhow!("{}", String::from_utf8_lossy(&answer.bytes));
+        let socket = answer.files.pop().ok_or_else(refused)?;
         let socket = UnixStream::from(OwnedFd::from(socket));
         socket.set_write_timeout(Some(PATIENCE))?;
         Ok(StackSource { socket: HelperSocket::new(socket, MAX_MAPS), snapshots: Snapshots::None })
@@ -234,40 +242,102 @@ fn of_bytes(bytes: Result<Vec<u8>, String>) -> HelperAnswer {
         Err(why) => (why.into_bytes(), FAILED),
     };
     bytes.push(end);
-    HelperAnswer { bytes, files: Vec::new() }
+    HelperAnswer { bytes, ..HelperAnswer::default() }
 }
 
 /// An answer of a file, or none.
 fn of_file(file: Option<File>) -> HelperAnswer {
-    HelperAnswer { bytes: Vec::new(), files: file.into_iter().collect() }
+    HelperAnswer { files: file.into_iter().collect(), ..HelperAnswer::default() }
 }
 
 /// In the helper for servers that start later: makes a socket for each, and answers there in a thread of its own; and
 /// traces servers.
 fn serve_later(tracer: &SplitTracer, socket: UnixStream) -> io::Result<()> {
-    let running = Arc::new(());
+    let mut threads = LaterThreads::default();
     answer_all(socket, |mut question| match array(&mut question)? {
-        [SERVER] => {
-            let process = u32::from_ne_bytes(array(&mut question)?);
-            // The program that is proven to be one of a server is this one, or it is no longer this one.
-            let wanted = RunningProgram::now(process).ok().filter(|_| {
-                Arc::strong_count(&running) <= MAX_LATER && servers::is_proven(&Host::live(), process)
-            });
-            Ok(of_file(wanted.and_then(|process| answer_later(process, running.clone()).ok())))
+        [SERVER] => Ok(match serve_server(u32::from_ne_bytes(array(&mut question)?), &mut threads) {
+            Ok(socket) => of_file(Some(socket)),
+            Err(why) => HelperAnswer { bytes: why.into_bytes(), ..HelperAnswer::default() },
+        }),
+        [FOLLOW] => {
+            Ok(HelperAnswer { bytes: following::answer(tracer, question), ..HelperAnswer::default() })
         }
-        [FOLLOW] => Ok(HelperAnswer { bytes: following::answer(tracer, question), files: Vec::new() }),
         _ => Err(io::ErrorKind::InvalidData.into()),
     })
 }
 
-/// Starts the thread that answers for a process; returns the other end of its socket. `running` is dropped at its end.
-fn answer_later(process: RunningProgram, running: Arc<()>) -> io::Result<File> {
+/// Starts to answer for a server; returns the other end of its socket, or why not.
+fn serve_server(process: u32, threads: &mut LaterThreads) -> Result<File, String> {
+    let host = Host::live();
+    // The program that is proven to be one of a server is this one, or it is no longer this one.
+    let server = RunningProgram::now(process).ok().filter(|_| servers::is_proven(&host, process));
+    let server = server.ok_or("the helper process refuses to read it")?;
+    let place = threads.place(host.user(process), Instant::now())?;
+    answer_later(server, place).map_err(|error| format!("no thread can be started for it: {error}"))
+}
+
+/// Since when a thread answers its question; `None` between two of them. Whoever has it keeps the place of the thread.
+type ThreadPlace = Arc<Mutex<Option<Instant>>>;
+
+/// The threads that answer for servers that start later.
+#[derive(Default)]
+struct LaterThreads(Vec<LaterThread>);
+
+/// One of them.
+struct LaterThread {
+    /// The user of the server.
+    user: Option<u32>,
+    place: Weak<Mutex<Option<Instant>>>,
+}
+
+impl LaterThreads {
+    /// A place for one more, for a server of this user, or why there is none. Whoever asks counts how often.
+    fn place(&mut self, user: Option<u32>, now: Instant) -> Result<ThreadPlace, String> {
+        self.0.retain(|thread| thread.place.strong_count() > 0);
+        let waits = |thread: &&LaterThread| {
+            let since = thread.place.upgrade().and_then(|place| *lock(&place));
+            since.is_some_and(|since| now.saturating_duration_since(since) >= LATE)
+        };
+        let of_user = self.0.iter().filter(|thread| thread.user == user);
+        if of_user.filter(waits).count() >= MAX_WAITING_OF_USER {
+            return Err(format!("the files of {MAX_WAITING_OF_USER} servers of its user do not answer"));
+        }
+        if self.0.len() >= MAX_LATER {
+            return Err(format!("functions of {MAX_LATER} servers are read already"));
+        }
+        let place = ThreadPlace::default();
+        self.0.push(LaterThread { user, place: Arc::downgrade(&place) });
+        Ok(place)
+    }
+}
+
+/// Answers a question in a thread that has this place, and says there how long that takes: until the files are closed.
+fn answer_in_place(
+    place: &ThreadPlace,
+    answer: impl FnOnce() -> io::Result<HelperAnswer>,
+) -> io::Result<HelperAnswer> {
+    *lock(place) = Some(Instant::now());
+    let mut answered = answer();
+    match &mut answered {
+        Ok(answer) if !answer.files.is_empty() => {
+            let place = place.clone();
+            answer.closer = FileCloser::new(move |files| {
+                drop(files);
+                *lock(&place) = None;
+            });
+        }
+        _ => *lock(place) = None,
+    }
+    answered
+}
+
+/// Starts the thread that answers for a process; returns the other end of its socket.
+fn answer_later(process: RunningProgram, place: ThreadPlace) -> io::Result<File> {
     let (theirs, ours) = UnixStream::pair()?;
     std::thread::Builder::new().name("sonar-functions".to_owned()).stack_size(STACK_BYTES).spawn(
         move || {
             // It ends when the other side does.
-            let _ = answer_all(ours, |question| answer(process, None, question));
-            drop(running);
+            let _ = answer_all(ours, |question| answer_in_place(&place, || answer(process, None, question)));
         },
     )?;
     Ok(File::from(OwnedFd::from(theirs)))
@@ -335,7 +405,7 @@ impl StackSource {
     /// A source without snapshots, which a thread answers instead of a helper process.
     pub fn in_thread(process: u32) -> Self {
         let process = RunningProgram::now(process).unwrap();
-        let socket = UnixStream::from(OwnedFd::from(answer_later(process, Arc::new(())).unwrap()));
+        let socket = UnixStream::from(OwnedFd::from(answer_later(process, ThreadPlace::default()).unwrap()));
         Self { socket: HelperSocket::new(socket, MAX_ANSWER), snapshots: Snapshots::None }
     }
 
@@ -438,6 +508,46 @@ mod tests {
         drop(to);
         shell.wait().unwrap();
         assert!(refused && files.iter().all(|file| matches!(file, Ok(None))), "{files:?}");
+    }
+
+    #[test]
+    fn servers_of_one_user_whose_files_do_not_answer_leave_threads_for_those_of_others() {
+        let mut threads = LaterThreads::default();
+        let begun = Instant::now();
+        let late = begun + LATE;
+        let mut places: Vec<ThreadPlace> =
+            (0..MAX_WAITING_OF_USER).map(|_| threads.place(Some(7), begun).unwrap()).collect();
+        // Those that wait for questions do not count.
+        places.push(threads.place(Some(7), late).unwrap());
+        places.iter().take(MAX_WAITING_OF_USER).for_each(|place| *lock(place) = Some(begun));
+        places.push(threads.place(Some(7), late - Duration::from_millis(1)).unwrap());
+        assert_eq!(
+            threads.place(Some(7), late).unwrap_err(),
+            "the files of 12 servers of its user do not answer"
+        );
+        while places.len() < MAX_LATER {
+            places.push(threads.place(Some(8), late).unwrap());
+        }
+        assert_eq!(threads.place(Some(8), late).unwrap_err(), "functions of 64 servers are read already");
+        // One that ends makes room.
+        drop(places.remove(0));
+        drop(threads.place(Some(7), late).unwrap());
+    }
+
+    #[test]
+    fn a_thread_counts_as_one_that_answers_until_its_files_are_closed() {
+        let place = ThreadPlace::default();
+        let waits = || lock(&place).is_some();
+        answer_in_place(&place, || {
+            assert!(waits());
+            Ok(HelperAnswer::default())
+        })
+        .unwrap();
+        assert!(!waits());
+        let answer = answer_in_place(&place, || Ok(of_file(File::open("/dev/null").ok()))).unwrap();
+        assert!(waits());
+        answer.closer.close(answer.files);
+        assert!(!waits());
     }
 
     #[test]

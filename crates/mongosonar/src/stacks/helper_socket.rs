@@ -7,6 +7,8 @@ use anyhow::{Error, Result};
 use sonar_sys::helper::Helper;
 use sonar_sys::questions::{HelperAnswer, QuestionSocket};
 
+use crate::input::follow::close_apart;
+
 const ENDED: &str = "the helper process has ended";
 const LATE: &str = "the helper process does not answer";
 
@@ -25,13 +27,14 @@ impl HelperSocket {
     /// # Errors
     /// The socket cannot be duplicated.
     pub fn to(helper: Helper, max_answer: usize) -> io::Result<Self> {
-        let socket = QuestionSocket::new(helper.socket()?).with_max_answer(max_answer);
+        let socket = Self::new(helper.socket()?, max_answer).socket;
         Ok(Self { socket, helper: Some(helper) })
     }
 
     /// To a helper that has other sockets too.
     pub fn new(socket: UnixStream, max_answer: usize) -> Self {
-        Self { socket: QuestionSocket::new(socket).with_max_answer(max_answer), helper: None }
+        let socket = QuestionSocket::new(socket).with_max_answer(max_answer).with_closer(close_apart);
+        Self { socket, helper: None }
     }
 
     /// The same; it waits for longer than any test runs.

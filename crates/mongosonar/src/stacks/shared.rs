@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sonar_decode::stacks::{SharedImage, TableBudget};
 
+use crate::input::follow::ForeignFile;
 use crate::large::LargeMemory;
 
 /// The bytes of an executable file.
 #[derive(Debug)]
 pub enum ImageFile {
     /// A file.
-    Opened(File),
+    Opened(ForeignFile),
     /// The code that the kernel maps into each process.
     Memory(Cursor<Vec<u8>>),
 }
@@ -22,7 +23,7 @@ pub enum ImageFile {
 impl Read for ImageFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Opened(file) => file.read(buffer),
+            Self::Opened(file) => file.get()?.read(buffer),
             Self::Memory(bytes) => bytes.read(buffer),
         }
     }
@@ -31,7 +32,7 @@ impl Read for ImageFile {
 impl Seek for ImageFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match self {
-            Self::Opened(file) => file.seek(to),
+            Self::Opened(file) => file.get()?.seek(to),
             Self::Memory(bytes) => bytes.seek(to),
         }
     }

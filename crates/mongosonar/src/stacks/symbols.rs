@@ -263,12 +263,13 @@ impl ProcessSymbols {
             Some(large) => Some(large.take(MEMORY_WAIT).ok_or(MemoryInUse)?),
             None => None,
         };
-        let mut image = Image::read_within(ImageFile::Opened(file), self.shared.budget.left())?;
+        let mut image = Image::read_within(ImageFile::Opened(file.into()), self.shared.budget.left())?;
         if !image.has_symtab() {
             let id = image.build_id().unwrap_or_default().to_vec();
             let name = image.debug_link().unwrap_or_default().to_owned();
             if let Some(file) = self.source.symbol_file(mapping, &id, &name)?
-                && let Ok(symbols) = Image::read_within(ImageFile::Opened(file), self.shared.budget.left())
+                && let Ok(symbols) =
+                    Image::read_within(ImageFile::Opened(file.into()), self.shared.budget.left())
             {
                 image.with_symbols_of(symbols);
             }

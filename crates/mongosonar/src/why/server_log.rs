@@ -23,7 +23,9 @@ use sonar_sys::host::regular;
 use super::server_operation::DescribedOperations;
 use crate::args::when::now;
 use crate::confinement::reading_apart::{ReadApart, read_each};
-use crate::input::follow::{FileFollower, FileThread, FollowStart, FollowedFile, FollowedPlace, LineSink};
+use crate::input::follow::{
+    FileFollower, FileThread, FollowStart, FollowedFile, FollowedPlace, LineSink, close_apart,
+};
 use crate::servers;
 use crate::servers::configuration::named_log;
 use crate::servers::log_location::{LocatedLog, unreadable};
@@ -138,7 +140,9 @@ impl OpenedLogs {
             let before = logs.len();
             for (FoundLog { path, identity }, file) in said.logs.into_iter().zip(files) {
                 let identity = identity.into();
-                if !logs.iter().any(|other| other.identity == identity) {
+                if logs.iter().any(|other| other.identity == identity) {
+                    close_apart(vec![file]);
+                } else {
                     logs.push(OpenedLog { path: path.into(), file, process: Some(process), identity });
                 }
             }

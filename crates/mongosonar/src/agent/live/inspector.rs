@@ -16,7 +16,7 @@ use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin};
 use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::Duty;
-use sonar_sys::questions::HelperAnswer;
+use sonar_sys::questions::{FileCloser, HelperAnswer};
 use sonar_view::kit::plural;
 
 pub use super::described_server::FoundServer;
@@ -284,6 +284,18 @@ impl Inspection {
         self.wait(log.server.process.pid, InspectedPart::Log, move || work(log))
     }
 
+    /// Closes files of the log at this path.
+    fn closer_of_log(&mut self, path: &Path) -> FileCloser {
+        let log = self.log(path).map(|log| log.server.process.pid);
+        log.map(|pid| self.place(pid, InspectedPart::Log).closer()).unwrap_or_default()
+    }
+
+    /// Closes files of this folder of samples.
+    fn closer_of_folder(&mut self, path: &Path) -> FileCloser {
+        let folder = self.folder(path).map(|folder| folder.server.process.pid);
+        folder.map(|pid| self.place(pid, InspectedPart::Samples).closer()).unwrap_or_default()
+    }
+
     /// Lets a thread look at this folder of samples.
     fn with_folder<T: Send + 'static>(
         &mut self,
@@ -326,10 +338,12 @@ impl Inspection {
             InspectorRequest::Servers(configuration) => answer(Ok(self.servers(configuration))),
             InspectorRequest::Reload(configuration) => answer(self.reload(configuration)),
             InspectorRequest::Identity(path) => answer(self.identity(&path)),
-            InspectorRequest::Open(path) => answer_files(self.open(&path)),
-            InspectorRequest::Copies(path) => answer_files(self.copies(&path)),
+            InspectorRequest::Open(path) => answer_files(self.open(&path), self.closer_of_log(&path)),
+            InspectorRequest::Copies(path) => answer_files(self.copies(&path), self.closer_of_log(&path)),
             InspectorRequest::List(folder) => answer(self.list(&folder)),
-            InspectorRequest::OpenSample(folder, name) => answer_files(self.open_sample(&folder, &name)),
+            InspectorRequest::OpenSample(folder, name) => {
+                answer_files(self.open_sample(&folder, &name), self.closer_of_folder(&folder))
+            }
             InspectorRequest::HasEnded(pid, started) => {
                 answer(Ok(servers::is_ending(&self.host, pid, started)))
             }

@@ -345,7 +345,7 @@ fn open(
 ) -> io::Result<FollowedLog<InspectedLog>> {
     let path = server.log.clone().unwrap_or_default();
     let mut place = InspectedLog::new(path, task.inspector.clone()).read_by(thread.clone());
-    let file = FollowedFile::new(place.open()?, Some(thread));
+    let file = FollowedFile::open(Some(thread), || place.open())?;
     let has_appeared = ClockReading::now().since(&task.begun).elapsed > APPEARED;
     let known = task.positions.of(server.endpoint());
     let start = match &known {

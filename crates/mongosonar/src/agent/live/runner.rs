@@ -16,7 +16,7 @@ use super::backoff::Backoff;
 use super::board::{CollectorBoard, CollectorProblem};
 use super::clock_reading::AgentClock;
 use super::watched::WatchedServers;
-use crate::agent::part_channel::PartSender;
+use crate::agent::part_channel::{PartSender, SourceCount};
 use crate::confinement::start_gate::StartGate;
 use crate::confinement::thread_starter::ThreadStarter;
 
@@ -125,7 +125,11 @@ pub struct CollectorTask {
 impl CollectorTask {
     /// Observes for it.
     pub fn observation(&self) -> Observation {
-        Observation { windows: self.context.to.cutter(), task: self.clone() }
+        let count = match self.kind {
+            CollectorKind::Status => SourceCount::EachServer,
+            _ => SourceCount::Few,
+        };
+        Observation { windows: self.context.to.cutter(count), task: self.clone() }
     }
 
     /// Opens what it needs, with further attempts where one may succeed later, and observes. Sends to `begun` once it has

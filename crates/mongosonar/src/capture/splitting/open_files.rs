@@ -138,7 +138,7 @@ fn helper(room: OpenFilesRoom) -> Option<Helper> {
     privileges::helper(task, |socket| {
         answer_all(socket, |question| {
             let bytes = answer(&find(&asked(question), room));
-            Ok(HelperAnswer { bytes, files: Vec::new() })
+            Ok(HelperAnswer { bytes, ..HelperAnswer::default() })
         })
     })
 }
@@ -336,7 +336,7 @@ mod tests {
                 asked += 1;
                 // The first answer makes no sense.
                 let bytes = if asked == 1 { vec![7; 3] } else { found(asked) };
-                Ok(HelperAnswer { bytes, files: Vec::new() })
+                Ok(HelperAnswer { bytes, ..HelperAnswer::default() })
             })
         });
         assert!(open.read(&[1]).is_empty());

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -16,12 +15,12 @@ use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::tls::{MAX_PROCESSES, PlaintextSource, TlsRoom, TlsTracer};
 
 use super::library::TlsLibrary;
+use super::process_searches::{ProcessSearches, SearchResult};
 use crate::capture::args::Range;
 use crate::capture::ports::CapturedPorts;
 use crate::confinement::helper_capabilities::READING_TLS;
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
 use crate::confinement::start_order::{self, StartStep};
-use crate::input::follow::{FileThread, FileThreads};
 use crate::io::finder::array;
 use crate::servers;
 
@@ -34,8 +33,11 @@ const RARELY: u32 = 5;
 const UNUSED: Duration = Duration::from_secs(1);
 /// How often to look for it after that.
 const USE_PERIOD: Duration = Duration::from_millis(20);
-/// How long to wait for what a process has mapped: a large program takes seconds on a busy disk.
+/// How long to wait for what processes have mapped, all of them together: a large program takes seconds on a busy disk.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The same at the first look, if others follow, which take what comes later; and at those.
+const FIRST_PATIENCE: Duration = Duration::from_secs(8);
+const LATER_PATIENCE: Duration = Duration::from_secs(1);
 /// The longest note, in bytes.
 const MAX_NOTE: usize = 4096;
 
@@ -169,15 +171,29 @@ fn serve(
         use_period: USE_PERIOD,
         has_probes: false,
         seen: SeenProcesses::default(),
-        places: HashMap::new(),
-        threads: Arc::default(),
+        searches: ProcessSearches::new(TlsLibrary::of),
     };
     for look in 0u32.. {
         if listened.follows() && look % RARELY == RARELY - 1 {
             listened.add(&servers::proven_ports(&host));
         }
-        for news in attacher.look(&host, &listened, look % RARELY == 0) {
-            send(&mut socket, &news)?;
+        let patience = match look {
+            0 if attacher.task.follows_later => FIRST_PATIENCE,
+            0 => PATIENCE,
+            _ => LATER_PATIENCE,
+        };
+        let ports = ServedPorts { host: &host, listened: &listened };
+        let mut tell = |news| send(&mut socket, &news);
+        let placed = attacher.look(&ports, look % RARELY == 0, &mut tell)?;
+        while let Some(result) = attacher.searches.next(patience) {
+            attacher.found(result, &ports, &placed).into_iter().try_for_each(&mut tell)?;
+        }
+        for process in attacher.searches.silent(patience.max(FIRST_PATIENCE)) {
+            attacher.seen.note(process, SeenProcess::Later);
+            let note = format!(
+                "process {process} is not read: it does not say what it has mapped, or its files do not answer"
+            );
+            tell(AttacherNews::Note(note))?;
         }
         if look == 0 {
             send(&mut socket, &AttacherNews::Looked)?;
@@ -241,9 +257,14 @@ struct Attacher<'a> {
     use_period: Duration,
     has_probes: bool,
     seen: SeenProcesses,
-    /// Look for the library of a process, by its number.
-    places: HashMap<u32, FileThread>,
-    threads: Arc<FileThreads>,
+    /// Look for the libraries of processes.
+    searches: ProcessSearches<Option<TlsLibrary>>,
+}
+
+/// The ports, and who serves them.
+struct ServedPorts<'a> {
+    host: &'a Host,
+    listened: &'a CapturedPorts,
 }
 
 impl Attacher<'_> {
@@ -311,68 +332,88 @@ impl Attacher<'_> {
         Ok(())
     }
 
-    /// Looks at the processes that may have become servers; `at_all` also at old ones.
-    fn look(&mut self, host: &Host, listened: &CapturedPorts, at_all: bool) -> Vec<AttacherNews> {
+    /// Looks for processes that may have become servers; `at_all` also for old ones. Attaches to their sockets, or begins to
+    /// look for their libraries. Returns those that have a place.
+    fn look(
+        &mut self,
+        ports: &ServedPorts<'_>,
+        at_all: bool,
+        tell: &mut impl FnMut(AttacherNews) -> io::Result<()>,
+    ) -> io::Result<Vec<u32>> {
+        let ServedPorts { host, listened } = *ports;
         let all = host.process_ids().unwrap_or_default();
         // If that fails, it is tried again at the next look.
         if !all.is_empty() {
             self.tracer.leave_all_but(&all).ok();
-            self.places.retain(|process, _| all.contains(process));
+            self.searches.keep(&all);
         }
         let mut candidates = self.seen.candidates(all, Instant::now(), at_all);
         candidates.retain(|process| self.task.wants(*process));
-        let mut news = Vec::new();
         let serving = serving(host, &candidates, listened);
-        let mut placed: Vec<u32> =
-            self.tracer.followed().into_iter().chain(serving.iter().copied()).collect();
+        let mut placed: Vec<u32> = self.tracer.followed();
+        placed.extend(serving.iter().copied().chain(self.searches.sought()));
+        placed.sort_unstable();
+        placed.dedup();
         if placed.len() > MAX_PROCESSES {
             placed = servers::with_places(host, placed, MAX_PROCESSES);
         }
         for process in serving {
-            let library = match self.source {
-                _ if !self.tracer.has_room() && !placed.contains(&process) => {
-                    Err(format!("{MAX_PROCESSES} others are"))
-                }
-                PlaintextSource::Sockets => Ok(None),
-                PlaintextSource::Library => self.library(process).map_err(|error| error.to_string()),
-            };
-            let state = library.as_ref().map_or(SeenProcess::Later, |_| SeenProcess::Done);
-            let is_new = self.seen.note(process, state);
-            let library = match library {
-                Ok(library) => library,
-                Err(why) => {
-                    let note = || AttacherNews::Note(format!("process {process} is not read: {why}"));
-                    news.extend(is_new.then(note));
-                    continue;
-                }
-            };
-            self.places.remove(&process);
-            if self.source == PlaintextSource::Sockets || library.is_some() {
-                news.extend(self.make_room(process, &placed));
+            if !self.tracer.has_room() && !placed.contains(&process) {
+                self.turn_away(process).map_or(Ok(()), &mut *tell)?;
+                continue;
             }
-            let note = match self.source {
-                PlaintextSource::Sockets => match self.attach_sockets(process) {
-                    Ok(()) => format!("reading the sockets of process {process}"),
-                    Err(error) => format!("the sockets of process {process} cannot be read: {error:#}"),
-                },
-                PlaintextSource::Library => {
-                    let Some(library) = library else { continue };
-                    match self.attach(process, &library) {
-                        Ok(()) => {
-                            news.push(AttacherNews::Attached);
-                            let name = library.name();
-                            format!("reading encrypted connections of process {process} in {name}")
-                        }
-                        Err(error) => format!(
-                            "encrypted connections of process {process} cannot be read in {}: {error:#}",
-                            library.path
-                        ),
-                    }
+            match self.source {
+                PlaintextSource::Library => self.searches.seek(process, host.user(process)),
+                PlaintextSource::Sockets => {
+                    self.seen.note(process, SeenProcess::Done);
+                    self.make_room(process, &placed).map_or(Ok(()), &mut *tell)?;
+                    tell(AttacherNews::Note(match self.attach_sockets(process, ports) {
+                        Ok(true) => format!("reading the sockets of process {process}"),
+                        Ok(false) => continue,
+                        Err(error) => format!("the sockets of process {process} cannot be read: {error:#}"),
+                    }))?;
                 }
-            };
-            news.push(AttacherNews::Note(note));
+            }
         }
+        Ok(placed)
+    }
+
+    /// Attaches to the library that was found in a process.
+    fn found(
+        &mut self,
+        result: SearchResult<Option<TlsLibrary>>,
+        ports: &ServedPorts<'_>,
+        placed: &[u32],
+    ) -> Vec<AttacherNews> {
+        let SearchResult { process, found, place } = result;
+        self.seen.note(process, SeenProcess::Done);
+        let Some(mut library) = found else { return Vec::new() };
+        // Closing it may take for ever, too.
+        library.set_closer(place.closer());
+        if !self.tracer.has_room() && !placed.contains(&process) {
+            return self.turn_away(process).into_iter().collect();
+        }
+        let mut news: Vec<AttacherNews> = self.make_room(process, placed).into_iter().collect();
+        let note = match self.attach(process, &library, ports) {
+            Ok(true) => {
+                news.push(AttacherNews::Attached);
+                format!("reading encrypted connections of process {process} in {}", library.name())
+            }
+            Ok(false) => return news,
+            Err(error) => format!(
+                "encrypted connections of process {process} cannot be read in {}: {error:#}",
+                library.path
+            ),
+        };
+        news.push(AttacherNews::Note(note));
         news
+    }
+
+    /// There is no room for a process.
+    fn turn_away(&mut self, process: u32) -> Option<AttacherNews> {
+        let note =
+            || AttacherNews::Note(format!("process {process} is not read: {MAX_PROCESSES} others are"));
+        self.seen.note(process, SeenProcess::Later).then(note)
     }
 
     /// Leaves a process without a place where there is no room for one that has a place.
@@ -389,28 +430,50 @@ impl Attacher<'_> {
         )))
     }
 
-    /// The TLS library of a process, if it has one. A thread looks for it, because a process can make whoever reads its
-    /// mappings wait for ever.
-    fn library(&mut self, process: u32) -> io::Result<Option<TlsLibrary>> {
-        let threads = &self.threads;
-        let place =
-            self.places.entry(process).or_insert_with(|| FileThread::of(threads, Host::live().user(process)));
-        place.run_within(PATIENCE, move || TlsLibrary::of(process))
-    }
-
-    fn attach_sockets(&mut self, process: u32) -> Result<()> {
+    /// Returns whether the process is followed now.
+    fn attach_sockets(&mut self, process: u32, ports: &ServedPorts<'_>) -> Result<bool> {
         self.tracer.attach_sockets()?;
-        Ok(self.tracer.follow(process)?)
+        self.follow(process, ports)
     }
 
-    fn attach(&mut self, process: u32, library: &TlsLibrary) -> Result<()> {
+    /// Returns whether the process is followed now.
+    fn attach(&mut self, process: u32, library: &TlsLibrary, ports: &ServedPorts<'_>) -> Result<bool> {
         self.tracer.attach(process, library.file()?, &library.sites(self.task.any_cost)?)?;
         self.has_probes = true;
         if self.sockets != SocketWatch::OnUse {
             self.tracer.attach_sockets()?;
         }
-        Ok(self.tracer.follow(process)?)
+        self.follow(process, ports)
     }
+
+    fn follow(&mut self, process: u32, ports: &ServedPorts<'_>) -> Result<bool> {
+        let is_followed = follow(self.tracer, process, |process| ports.is_served_by(process))?;
+        if !is_followed {
+            // What it has become is looked at as if it had just started.
+            self.seen.note(process, SeenProcess::Since(Instant::now()));
+        }
+        Ok(is_followed)
+    }
+}
+
+impl ServedPorts<'_> {
+    /// Whether a process serves them now.
+    fn is_served_by(&self, process: u32) -> bool {
+        !serving(self.host, &[process], self.listened).is_empty()
+    }
+}
+
+/// Follows a process if it still is a server then. It may have become another program since it was looked at, for which it
+/// has had as long as it wanted; from now on the kernel takes care of that. Returns whether it is followed.
+fn follow(tracer: &mut TlsTracer, process: u32, is_server: impl Fn(u32) -> bool) -> Result<bool> {
+    tracer.follow(process)?;
+    let is_still = is_server(process);
+    if !is_still {
+        let mut others = tracer.followed();
+        others.retain(|other| *other != process);
+        tracer.leave_all_but(&others)?;
+    }
+    Ok(is_still)
 }
 
 /// Of these processes one that has no place, and the others; `None` if all of them have one.
@@ -494,6 +557,24 @@ mod tests {
         let (gone, others) = giving_way((1..=places).collect(), &placed).unwrap();
         assert_eq!((gone, others.len()), (places, MAX_PROCESSES - 1));
         assert_eq!(giving_way(others, &placed), None);
+    }
+
+    #[test]
+    fn a_process_that_became_another_program_while_it_was_looked_at_is_not_followed() {
+        let mut tracer = match TlsTracer::load(PlaintextSource::Sockets, TlsRoom::AGENT) {
+            Ok(tracer) => tracer,
+            Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
+        };
+        let cat = || std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut children = [cat(), cat()];
+        let [server, other] = [&children[0], &children[1]].map(std::process::Child::id);
+        let is_server = |process| process == server;
+        let followed = [server, other].map(|process| follow(&mut tracer, process, is_server).unwrap());
+        assert_eq!((followed, tracer.followed()), ([true, false], vec![server]));
+        for child in &mut children {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
     }
 
     #[test]

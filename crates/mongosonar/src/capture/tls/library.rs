@@ -12,10 +12,12 @@ use serde::{Deserialize, Serialize};
 use sonar_decode::tls::{CallSites, ProbeSites, SitesError};
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
+use sonar_sys::questions::FileCloser;
 use sonar_sys::tls::{TlsCall, TlsSites, executed_files, file_name};
 
 use crate::confinement::privileges::{HelperTask, TLS_HELPER_BYTES, helper_with};
 use crate::confinement::reading_apart::{APART_PATIENCE, read_each};
+use crate::input::follow::ForeignFile;
 
 /// The longest answer of the helper that looks into a file, in bytes.
 const MAX_SAID: u64 = 4_096;
@@ -27,7 +29,7 @@ pub struct TlsLibrary {
     /// The library, or the program into which it is linked: its path, as the process sees it.
     pub path: String,
     /// The file in which `sites` were found; a path may lead to another one by now.
-    file: Result<File, String>,
+    file: Result<ForeignFile, String>,
     sites: Result<ProbeSites, SitesError>,
 }
 
@@ -68,8 +70,10 @@ impl MappedLibrary {
         file: Option<File>,
         find: impl FnOnce(&File) -> Result<ProbeSites, SitesError>,
     ) -> Option<TlsLibrary> {
-        let file = file.ok_or(self.error.unwrap_or_default());
-        let sites = file.as_ref().map_err(|error| SitesError::Format(error.clone())).and_then(find);
+        let file = file.map(ForeignFile::from).ok_or(self.error.unwrap_or_default());
+        let sites = file.as_ref().map_err(|error| SitesError::Format(error.clone()));
+        let unknown = |error: io::Error| SitesError::Format(error.to_string());
+        let sites = sites.and_then(|file| find(file.get().map_err(unknown)?));
         // That it has none is not known where nobody can say it.
         let counts = !self.is_program || sites.is_ok() || sites == unanswered();
         counts.then_some(TlsLibrary { path: self.path, file, sites })
@@ -109,12 +113,19 @@ impl TlsLibrary {
         found.into_iter().filter_map(library).collect()
     }
 
+    /// Lets others close its file.
+    pub fn set_closer(&mut self, closer: FileCloser) {
+        if let Ok(file) = &mut self.file {
+            file.set_closer(closer);
+        }
+    }
+
     /// The open file to attach to.
     ///
     /// # Errors
     /// It could not be opened.
     pub fn file(&self) -> Result<&File> {
-        self.file.as_ref().map_err(|error| anyhow::anyhow!("{error}"))
+        Ok(self.file.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?.get()?)
     }
 
     /// Its name without folders.

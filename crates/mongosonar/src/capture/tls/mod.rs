@@ -3,6 +3,7 @@
 
 mod attacher;
 mod library;
+mod process_searches;
 
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;

@@ -187,8 +187,8 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
         if self.interim.as_ref().is_some_and(|known| known.file == *found) {
             return Ok(None);
         }
-        let file = match self.folder.open(INTERIM) {
-            Ok(file) => FollowedFile::new(file, self.folder.thread()),
+        let file = match FollowedFile::open(self.folder.thread(), || self.folder.open(INTERIM)) {
+            Ok(file) => file,
             // The server has just removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -359,8 +359,8 @@ impl<F: DiagnosticFolder> FtdcFollower<F> {
 
     /// Opens a file; `None` if it was removed meanwhile.
     fn open(&mut self, found: &DiagnosticFile) -> io::Result<Option<Archive>> {
-        let file = match self.folder.open(&found.name) {
-            Ok(file) => FollowedFile::new(file, self.folder.thread()),
+        let file = match FollowedFile::open(self.folder.thread(), || self.folder.open(&found.name)) {
+            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };

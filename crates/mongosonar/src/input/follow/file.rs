@@ -9,9 +9,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
 
+use sonar_sys::questions::FileCloser;
+
+use crate::confinement::start_order;
 use crate::locking::lock;
 
 /// How long a file system may take to answer. A busy disk takes less.
@@ -39,6 +42,8 @@ pub struct FileThreads {
     state: Mutex<FileThreadsState>,
     /// How often nobody was asked because so many places of the same owner do not answer.
     refused: AtomicU64,
+    /// The same because so many files of the same owner are being closed for long.
+    refused_closing: AtomicU64,
     /// Another patience, for tests.
     patience: Option<Duration>,
     /// What threads were to do that never get to run, in tests.
@@ -64,6 +69,13 @@ struct FileThreadsState {
 struct OwnedWork {
     owner: Option<u32>,
     worker: FileWorker,
+    since: Instant,
+}
+
+impl OwnedWork {
+    fn new(owner: Option<u32>, worker: FileWorker) -> Self {
+        Self { owner, worker, since: Instant::now() }
+    }
 }
 
 /// A thread.
@@ -91,13 +103,13 @@ impl Drop for PendingWork {
 }
 
 /// Works on the files of one place for others, who wait for it for a while only.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct FileThread {
     threads: Arc<FileThreads>,
     /// Whose files these are, by the number of the user.
     owner: Option<u32>,
     /// What nobody waits for any more.
-    late: Mutex<Option<LateWork>>,
+    late: Arc<Mutex<Option<LateWork>>>,
 }
 
 /// Work that has not been done in time.
@@ -115,6 +127,8 @@ enum WhyLate {
     Processors,
     /// Nobody asked it: too many others of its owner do not answer.
     OthersOfOwner,
+    /// Nobody asked it: too many files of its owner could not be closed yet.
+    ClosedOfOwner,
 }
 
 impl std::fmt::Debug for FileThread {
@@ -134,7 +148,7 @@ fn never_runs(jobs: &Mutex<Vec<Receiver<FileJob>>>) -> FileWorker {
 impl FileThread {
     /// For one place of a user, by one of these threads.
     pub fn of(threads: &Arc<FileThreads>, owner: Option<u32>) -> Self {
-        Self { threads: threads.clone(), owner, late: Mutex::default() }
+        Self { threads: threads.clone(), owner, late: Arc::default() }
     }
 
     /// Lets a thread work, and waits for the result. What comes later is discarded there, also files that were opened.
@@ -142,8 +156,8 @@ impl FileThread {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is no answer yet, and asking again later may help: the file system does not
     /// answer within five seconds, or has not answered an earlier request; no thread gets to run in that time; or no thread
-    /// is left or can be started, because too many file systems, or 12 of the same owner, do not answer. Or the thread has
-    /// failed.
+    /// is left or can be started, because too many file systems, or 12 of the same owner, do not answer, or 4 files of the
+    /// same owner have not been closed in that time. Or the thread has failed.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         self.run_within(self.threads.patience.unwrap_or(FILE_PATIENCE), work)
     }
@@ -158,24 +172,7 @@ impl FileThread {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
         let mut late = lock(&self.late);
-        if let Some(before) = late.as_mut().filter(|late| late.worker.is_busy()) {
-            // It may have begun meanwhile, and wait for its file system now.
-            if before.why == WhyLate::Processors {
-                before.why = WhyLate::of(self.threads.probe(), patience);
-                self.threads.note_late(self.owner, before);
-            }
-            return Err(before.why.error());
-        }
-        if late.is_none() && self.threads.refuses(self.owner) {
-            return Err(WhyLate::OthersOfOwner.error());
-        }
-        let late_worker = late.take().map(|late| late.worker);
-        let worker = match late_worker.map_or_else(|| self.threads.take(), |worker| Ok(Some(worker))) {
-            Ok(Some(worker)) => worker,
-            Ok(None) => return Err(WhyLate::FileSystem.error()),
-            // Nobody waits here for what may never come.
-            Err(_) => return Err(io::ErrorKind::WouldBlock.into()),
-        };
+        let worker = self.worker(&mut late, patience)?;
         let (give, result) = channel();
         worker.give(move || {
             let value = work();
@@ -196,6 +193,8 @@ impl FileThread {
                 Ok(value)
             }
             Err(RecvTimeoutError::Timeout) => {
+                // Whatever comes before nobody receives it is discarded there, too.
+                worker.give(move || drop(result));
                 let work = LateWork { worker, why };
                 self.threads.note_late(self.owner, &work);
                 *late = Some(work);
@@ -207,8 +206,53 @@ impl FileThread {
         }
     }
 
+    /// Lets a thread work, and does not wait: `work` says itself what comes of it. Until it has ended, no other work is
+    /// done for this place.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn begin(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let mut late = lock(&self.late);
+        let worker = self.worker(&mut late, FILE_PATIENCE)?;
+        worker.give(work);
+        let work = LateWork { worker, why: WhyLate::FileSystem };
+        self.threads.note_late(self.owner, &work);
+        *late = Some(work);
+        Ok(())
+    }
+
+    /// A thread that has nothing to do. If it is not known why the last work is late, it is looked for so long.
+    fn worker(&self, late: &mut Option<LateWork>, patience: Duration) -> io::Result<FileWorker> {
+        if let Some(before) = late.as_mut().filter(|late| late.worker.is_busy()) {
+            // It may have begun meanwhile, and wait for its file system now.
+            if before.why == WhyLate::Processors {
+                before.why = WhyLate::of(self.threads.probe(), patience);
+                self.threads.note_late(self.owner, before);
+            }
+            return Err(before.why.error());
+        }
+        if late.is_none()
+            && let Some(why) = self.threads.refuses(self.owner)
+        {
+            return Err(why.error());
+        }
+        let late_worker = late.take().map(|late| late.worker);
+        match late_worker.map_or_else(|| self.threads.take(), |worker| Ok(Some(worker))) {
+            Ok(Some(worker)) => Ok(worker),
+            Ok(None) => Err(WhyLate::FileSystem.error()),
+            // Nobody waits here for what may never come.
+            Err(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Closes files as [`discard`](Self::discard) does.
+    pub fn closer(&self) -> FileCloser {
+        let thread = self.clone();
+        FileCloser::new(move |files| thread.discard(files))
+    }
+
     /// Lets a thread drop something, and does not wait: even closing a file asks some file systems.
-    fn discard(&self, value: impl Send + 'static) {
+    pub fn discard(&self, value: impl Send + 'static) {
         match lock(&self.late).as_ref().filter(|late| late.worker.is_busy()) {
             Some(late) => late.worker.give(move || drop(value)),
             None => self.threads.close(self.owner, value),
@@ -223,29 +267,40 @@ impl FileThreads {
         lock(&self.state).count()
     }
 
-    /// A sentence about how often nobody was asked because so many places of the same owner do not answer, if that was so.
+    /// Sentences about how often nobody was asked because so many places of the same owner do not answer, or so many of its
+    /// files are not closed, if that was so.
     pub fn notes(&self) -> Vec<String> {
-        let refused = self.refused.load(Ordering::Relaxed);
-        let said = || {
-            format!(
-                "files not read, because {MAX_OF_OWNER} others of their user do not answer: {refused} times"
-            )
+        let said = |why: String, refused: &AtomicU64| {
+            let refused = refused.load(Ordering::Relaxed);
+            (refused > 0).then(|| format!("files not read, because {why}: {refused} times"))
         };
-        (refused > 0).then(said).into_iter().collect()
+        let others = said(format!("{MAX_OF_OWNER} others of their user do not answer"), &self.refused);
+        let closed = format!("{MAX_CLOSING_OF_OWNER} others of their user cannot be closed");
+        others.into_iter().chain(said(closed, &self.refused_closing)).collect()
     }
 
     /// Counts work that waits for a file system of an owner.
     fn note_late(&self, owner: Option<u32>, late: &LateWork) {
         if late.why == WhyLate::FileSystem {
-            lock(&self.state).late.push(OwnedWork { owner, worker: late.worker.clone() });
+            lock(&self.state).late.push(OwnedWork::new(owner, late.worker.clone()));
         }
     }
 
-    /// Whether so many places of an owner do not answer that no other one is asked.
-    fn refuses(&self, owner: Option<u32>) -> bool {
-        let is_refused = busy_of(&mut lock(&self.state).late, owner).count() >= MAX_OF_OWNER;
-        self.refused.fetch_add(u64::from(is_refused), Ordering::Relaxed);
-        is_refused
+    /// Why no place of an owner is asked, if so many others do not answer.
+    fn refuses(&self, owner: Option<u32>) -> Option<WhyLate> {
+        let mut state = lock(&self.state);
+        let patience = self.patience.unwrap_or(FILE_PATIENCE);
+        let closing = busy_of(&mut state.closing, owner).filter(|one| one.since.elapsed() >= patience);
+        let cannot_close = closing.count() >= MAX_CLOSING_OF_OWNER;
+        let (why, counter) = if busy_of(&mut state.late, owner).count() >= MAX_OF_OWNER {
+            (WhyLate::OthersOfOwner, &self.refused)
+        } else if cannot_close {
+            (WhyLate::ClosedOfOwner, &self.refused_closing)
+        } else {
+            return None;
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        Some(why)
     }
 
     /// A thread that has nothing to do; `None` if all of them stand still.
@@ -283,31 +338,31 @@ impl FileThreads {
     fn close(&self, owner: Option<u32>, value: impl Send + 'static) {
         let mut state = lock(&self.state);
         // Behind what it waits for already.
-        if let Some(worker) = busy_of(&mut state.closing, owner).nth(MAX_CLOSING_OF_OWNER - 1) {
-            return worker.give(move || drop(value));
+        if let Some(closing) = busy_of(&mut state.closing, owner).nth(MAX_CLOSING_OF_OWNER - 1) {
+            return closing.worker.give(move || drop(value));
         }
         let can_start = state.count() < MAX_THREADS;
         // A file system that does not answer holds up the files of others only where no thread is left.
         let is_free = |closer: &FileWorker| !closer.is_busy() || !can_start;
         if state.spare.is_some() || !state.closer.as_ref().is_some_and(is_free) {
             let next = state.spare.take().map_or_else(|| state.start(), Ok);
-            // Without a thread it is dropped here.
-            let Ok(next) = next else { return };
+            // Without a thread it stays open: who waits here might wait for ever.
+            let Ok(next) = next else { return std::mem::forget(value) };
             let before = state.closer.replace(next);
             state.spare = before.filter(|before| !before.is_busy());
         }
         if let Some(closer) = &state.closer {
             closer.give(move || drop(value));
             let worker = closer.clone();
-            state.closing.push(OwnedWork { owner, worker });
+            state.closing.push(OwnedWork::new(owner, worker));
         }
     }
 }
 
 /// Of this work, what threads still do for an owner.
-fn busy_of(work: &mut Vec<OwnedWork>, owner: Option<u32>) -> impl Iterator<Item = &FileWorker> {
+fn busy_of(work: &mut Vec<OwnedWork>, owner: Option<u32>) -> impl Iterator<Item = &OwnedWork> {
     work.retain(|one| one.worker.is_busy());
-    work.iter().filter(move |one| one.owner == owner).map(|one| &one.worker)
+    work.iter().filter(move |one| one.owner == owner)
 }
 
 impl FileThreadsState {
@@ -371,6 +426,9 @@ impl WhyLate {
             Self::OthersOfOwner => {
                 format!("it is not asked, because {MAX_OF_OWNER} others of its user do not answer")
             }
+            Self::ClosedOfOwner => {
+                format!("it is not asked, because {MAX_CLOSING_OF_OWNER} files of its user cannot be closed")
+            }
         };
         io::Error::new(io::ErrorKind::WouldBlock, text)
     }
@@ -395,6 +453,19 @@ impl FollowedFile {
     /// This file, read by `thread` if there is one.
     pub fn new(file: File, thread: Option<Arc<FileThread>>) -> Self {
         Self { file: Some(Arc::new(file)), thread }
+    }
+
+    /// Opens a file that is read by `thread`, if that has nothing else to wait for.
+    ///
+    /// # Errors
+    /// Those of `open`, and of [`FileThread::run`].
+    pub fn open(
+        thread: Option<Arc<FileThread>>,
+        open: impl FnOnce() -> io::Result<File>,
+    ) -> io::Result<Self> {
+        // Otherwise each try would leave a file behind that nobody can close.
+        thread.iter().try_for_each(|thread| thread.run(|| ()))?;
+        Ok(Self::new(open()?, thread))
     }
 
     /// What the file system knows of it.
@@ -451,6 +522,51 @@ impl Drop for FollowedFile {
         if let (Some(file), Some(thread)) = (self.file.take(), &self.thread) {
             thread.discard(file);
         }
+    }
+}
+
+/// A file of which others may have the file system: it is closed by [`close_apart`], or whoever else was said.
+#[derive(Debug)]
+pub struct ForeignFile {
+    /// `None` only while it is dropped.
+    file: Option<File>,
+    closer: FileCloser,
+}
+
+impl From<File> for ForeignFile {
+    fn from(file: File) -> Self {
+        Self { file: Some(file), closer: FileCloser::new(close_apart) }
+    }
+}
+
+impl ForeignFile {
+    /// The file.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn get(&self) -> io::Result<&File> {
+        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Lets another one close it.
+    pub fn set_closer(&mut self, closer: FileCloser) {
+        self.closer = closer;
+    }
+}
+
+impl Drop for ForeignFile {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.closer).close(self.file.take().into_iter().collect());
+    }
+}
+
+/// Closes files, and does not wait: other threads do it. While none may be started they stay open.
+pub fn close_apart(files: Vec<File>) {
+    static THREADS: LazyLock<FileThreads> = LazyLock::new(FileThreads::default);
+    if !files.is_empty() && start_order::has_dropped() {
+        THREADS.close(None, files);
+    } else {
+        std::mem::forget(files);
     }
 }
 
@@ -612,6 +728,68 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(place.run(|| 7).unwrap(), 7);
+    }
+
+    #[test]
+    fn of_an_owner_whose_files_cannot_be_closed_no_other_ones_are_opened() {
+        let threads = threads(Duration::from_millis(20));
+        let place = FileThread::of(&threads, Some(7));
+        let mut answers = Vec::new();
+        for _ in 0..MAX_CLOSING_OF_OWNER {
+            let (answer, answered) = channel();
+            place.discard(SlowToClose(answered));
+            answers.push(answer);
+        }
+        let place = Arc::new(place);
+        let opened = |place: &Arc<FileThread>| {
+            FollowedFile::open(Some(place.clone()), || File::open("/dev/null")).map(drop)
+        };
+        // Only after a while, as closing may take a moment; a busy machine has other reasons.
+        let reason = loop {
+            match opened(&place) {
+                Err(error) if error.to_string().contains("4 files of its user cannot be closed") => {
+                    break error;
+                }
+                _ => std::thread::yield_now(),
+            }
+        };
+        assert_eq!(reason.kind(), io::ErrorKind::WouldBlock);
+        let said = "files not read, because 4 others of their user cannot be closed: ";
+        assert!(threads.notes().iter().any(|note| note.starts_with(said)), "{:?}", threads.notes());
+        let another = Arc::new(FileThread::of(&threads, Some(8)));
+        while opened(&another).is_err() {
+            std::thread::yield_now();
+        }
+        answers.clear();
+        while opened(&place).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_comes_late_is_discarded_by_the_thread_that_made_it() {
+        /// Says in which thread it is dropped.
+        struct SaysWhere(Sender<std::thread::ThreadId>);
+        impl Drop for SaysWhere {
+            fn drop(&mut self) {
+                let _ = self.0.send(std::thread::current().id());
+            }
+        }
+        // Now and then it comes at the last moment, and is there when nobody receives it any more.
+        for _ in 0..300 {
+            let thread = FileThread::of(&threads(Duration::from_micros(60)), None);
+            let (say, dropped) = channel();
+            let (made, maker) = channel();
+            let answer = thread.run(move || {
+                let _ = made.send(std::thread::current().id());
+                SaysWhere(say)
+            });
+            if answer.is_err()
+                && let (Ok(maker), Ok(dropped)) = (maker.recv(), dropped.recv())
+            {
+                assert_eq!(dropped, maker);
+            }
+        }
     }
 
     #[test]

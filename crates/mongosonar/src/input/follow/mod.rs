@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt;
 
 use sonar_core::observation::{FileIdentity, FollowPosition, LinePlace};
 
-pub use self::file::{FILE_PATIENCE, FileThread, FileThreads, FollowedFile};
+pub use self::file::{FILE_PATIENCE, FileThread, FileThreads, FollowedFile, ForeignFile, close_apart};
 pub use self::place::{FollowedPlace, MAX_COPIES, newest_copies};
 
 /// Bytes read at once.
@@ -342,14 +342,16 @@ impl<P: FollowedPlace> FileFollower<P> {
 
     /// Opens the file at its place.
     fn open(&mut self) -> io::Result<OpenedFile> {
-        OpenedFile::new(FollowedFile::new(self.place.open()?, self.place.thread()))
+        OpenedFile::new(FollowedFile::open(self.place.thread(), || self.place.open())?)
     }
 
     /// Opens what may be older versions of it.
     fn copies(&mut self) -> impl Iterator<Item = OpenedFile> + use<P> {
         let thread = self.place.thread();
-        let opened = move |copy| OpenedFile::new(FollowedFile::new(copy, thread.clone())).ok();
-        self.place.copies().into_iter().filter_map(opened)
+        let followed = |copy| FollowedFile::new(copy, thread.clone());
+        // All of them at once: whoever looks at some of them must not wait when the others are closed.
+        let copies: Vec<FollowedFile> = self.place.copies().into_iter().map(followed).collect();
+        copies.into_iter().filter_map(|copy| OpenedFile::new(copy).ok())
     }
 
     fn begin(&mut self, mut file: OpenedFile) -> io::Result<()> {
