@@ -213,7 +213,9 @@ export type ClientCallerJson = { address: string, calls: number, failed: number 
 
 export type ComparedSideJson = { name: string, host: string | null, source: string, calls: number,
 /** Nanoseconds since 1970. */
-first_seen: number, last_seen: number, zone: ZoneObject, };
+first_seen: number, last_seen: number, zone: ZoneObject,
+/** What must be known of it before its figures are believed. */
+notes: Array<string>, };
 
 /** Two digests, compared row by row. */
 export type ComparisonDocument = { schema: number, kind: "comparison", about: About,
@@ -223,6 +225,10 @@ sides: [ComparedSideJson, ComparedSideJson],
 changed: number, unchanged: number,
 /** Rows of which too little is known, for any reason. */
 not_judged: number, not_judged_few_latencies: number, not_judged_in_one: number, not_judged_other_source: number,
+/** Rows whose latency moved, but varies too much from second to second. */
+not_judged_varies: number,
+/** Rows of one side only, where messages of a capture, or these commands, were read in part. */
+not_judged_in_part: number,
 /** Rows that only one side has, where the other does not have all of its rows. */
 not_compared: number, by: string, latencies_compared: boolean,
 /** Durations are rounded down to a multiple of this, in nanoseconds. */
@@ -990,6 +996,8 @@ name: string | null, reads: number, bytes: number, wait_ns: number, };
 
 /** A row of both sides; pairs are of A and B. */
 export type RowPairJson = { verdict: string,
+/** `more calls` or `fewer calls`, if they changed besides. */
+calls_change: string | null,
 /** Why it is not judged, if it is not. */
 not_judged: string | null,
 /** The smallest changes that would have been seen. */

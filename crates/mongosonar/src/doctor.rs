@@ -110,20 +110,8 @@ pub fn remedy(collector: CollectorKind) -> Option<String> {
 fn servers(found: io::Result<FoundListeners>) -> DoctorLine {
     let (verdict, found, remedy) = match found {
         Ok(found) if found.listeners.is_empty() => {
-            let hidden: Vec<String> = found
-                .incomplete
-                .iter()
-                .map(|one| {
-                    format!(
-                        "{} ({}) runs here, but its ports are not known: {}",
-                        one.name, one.pid, one.reason
-                    )
-                })
-                .collect();
-            let found = match hidden.is_empty() {
-                true => "no mongod or mongos listens here".to_owned(),
-                false => hidden.join("; "),
-            };
+            let found = crate::servers::ports_unknown(&found)
+                .unwrap_or_else(|| "no mongod or mongos listens here".to_owned());
             ("warning", found, Some("mongosonar queries --port PORT, or --read FILE".to_owned()))
         }
         Ok(found) => {

@@ -37,12 +37,16 @@ const KINDS: Record<string, string> = { wire: "capture" };
 export function outcome(report: ComparisonDocument): string {
   const unknown = report.not_judged_few_latencies ?? 0;
   const other = report.not_judged_other_source ?? 0;
-  const few = report.not_judged - report.not_judged_in_one - unknown - other;
+  const varies = report.not_judged_varies ?? 0;
+  const inPart = report.not_judged_in_part ?? 0;
+  const few = report.not_judged - report.not_judged_in_one - unknown - other - varies - inPart;
   const reasons = [
     few > 0 ? `${few} with too few calls` : "",
     unknown > 0 ? `${unknown} with too few known latencies` : "",
     report.not_judged_in_one > 0 ? `${report.not_judged_in_one} in one side only and too rare to be new or gone` : "",
     other > 0 ? `${other} counted by different sources` : "",
+    varies > 0 ? `${varies} whose latency moved, but varies too much` : "",
+    inPart > 0 ? `${inPart} in one side only, where messages were read in part` : "",
   ].filter(Boolean);
   const parts = [
     `${report.changed} changed`,
@@ -61,7 +65,10 @@ function why(row: RowPairJson): string {
   if (row.not_judged === "few latencies") return "fewer than 20 known latencies on a side";
   if (row.not_judged === "only in one") return "in one side only, and too rare to be new or gone";
   if (row.not_judged === "other source") return "a log or a profile need not hold what is faster than slowms";
-  return ABOUT[row.verdict] ?? "";
+  if (row.not_judged === "varies") return "the latency moved, but varies too much to tell it from chance";
+  if (row.not_judged === "in part") return "in one side only, where messages were read in part";
+  const about = ABOUT[row.verdict] ?? "";
+  return row.calls_change ? `${about}; ${row.calls_change}` : about;
 }
 
 /** The smallest change that would have been seen. */

@@ -22,7 +22,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use sonar_core::Timestamp;
 use sonar_core::time::NS_PER_S;
@@ -74,6 +74,8 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     settings.queries.tunnels |= args.tunnels;
     let begun = Instant::now();
     let tunnels = args.tunnels;
+    let absolute = absolute(config)?;
+    let config = absolute.as_deref();
     let mut summary = live::run(LivePlan { folder, settings, targets, config, tunnels, once, confined })?;
     let Some(once) = once else {
         let why = exit::stopped().map_or_else(String::new, |(what, _)| format!(" by {what}"));
@@ -94,6 +96,12 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     }
     show(&summary, args.json)?;
     Ok(stopped.map_or(OK, |(_, code)| code))
+}
+
+/// The configuration file as it is read again when it has changed. The agent may then read below its folder only, and the
+/// parent of a bare name would be no folder at all.
+fn absolute(config: Option<&Path>) -> Result<Option<PathBuf>> {
+    config.map(std::path::absolute).transpose().context("cannot find the folder of the configuration file")
 }
 
 /// An error of a replay that has dropped its privileges, with what to do where that denies it a file of another process.
@@ -204,6 +212,14 @@ fn show(summary: &AgentSummary, json: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_configuration_named_without_a_folder_has_one_when_it_is_read_again() {
+        let here = std::env::current_dir().unwrap();
+        let read_again = absolute(Some(Path::new("agent.toml"))).unwrap().unwrap();
+        assert_eq!(read_again.parent(), Some(here.as_path()));
+        assert_eq!(absolute(None).unwrap(), None);
+    }
 
     #[test]
     fn a_configuration_that_is_not_valid_is_named_also_without_its_name() {

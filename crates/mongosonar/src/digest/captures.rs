@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 use sonar_core::{Coverage, Operation, Outcome, Record, Role};
 use sonar_decode::{Settings, Sink};
+use sonar_view::kit::Grouped;
 
 use super::collect::OperationCollector;
 use crate::capture::applications::CaptureLog;
@@ -37,6 +38,26 @@ pub struct Captured {
     pub stopped: Vec<String>,
     /// What a reader must know of them.
     pub notes: Vec<String>,
+}
+
+/// What of its messages a capture lacks, as it stands behind the name of the capture; nothing if it has both directions
+/// and no snap length cut it.
+pub fn in_part(coverage: &Coverage) -> Vec<String> {
+    let mut notes = Vec::new();
+    if coverage.messages_partial > 0 {
+        let (cut, all) = (Grouped(coverage.messages_partial), Grouped(coverage.messages));
+        notes.push(format!(
+            "was cut by a snap length ({cut} of {all} messages): what is behind the cut is unknown, also of shapes and errors"
+        ));
+    }
+    match (coverage.requests, coverage.replies) {
+        (1.., 0) => notes.push(
+            "has requests only, no reply: latencies, errors and what cursors read are unknown".to_owned(),
+        ),
+        (0, 1..) => notes.push("has replies only, no request: their operations are unknown".to_owned()),
+        _ => {}
+    }
+    notes
 }
 
 /// Takes operations that were served, and counts the others.

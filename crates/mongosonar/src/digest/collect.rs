@@ -227,6 +227,7 @@ impl SourceDigest {
         match (bytes, self.notices.is_some()) {
             (0, _) if files.len() == 1 => bail!("{names} is empty"),
             (0, _) => bail!("all {} are empty", plural(files.len(), "file")),
+            (_, true) if all == 1 => bail!("{names}: its only line is not one of a MongoDB log"),
             (_, true) => bail!("{names}: no line of a MongoDB log among {}", plural(all, "line")),
             (_, false) if documents == 0 => bail!("{names}: there is no whole document in it"),
             (_, false) if documents == documents_malformed => {

@@ -136,15 +136,18 @@ pub fn load(path: &Path, wanted: &WantedDigest<'_>, stop: &Arc<AtomicBool>) -> R
                 damaged: false,
                 zone: Zone::utc(),
                 shape_rules,
+                missing: Vec::new(),
             });
         }
         FileContent::Capture => {
             let collect = OperationCollector::new(Source::Wire, settings, classes);
             let inputs = CaptureInputs { files: &files, logs: &[], key_log };
-            let Captured { collect, damaged, stopped, notes, .. } = captures::read(&inputs, collect, stop)?;
+            let Captured { collect, coverage, damaged, stopped, notes } =
+                captures::read(&inputs, collect, stop)?;
             refuse_stopped(&stopped)?;
             notes.iter().for_each(|note| eprintln!("mongosonar: {name}: {note}"));
             let (mut digest, source) = (collect.digest, Source::Wire);
+            let missing = captures::in_part(&coverage);
             digest.join_applications();
             let zone = Zone::utc();
             return Ok(LoadedDigest {
@@ -156,6 +159,7 @@ pub fn load(path: &Path, wanted: &WantedDigest<'_>, stop: &Arc<AtomicBool>) -> R
                 damaged,
                 zone,
                 shape_rules,
+                missing,
             });
         }
         FileContent::ProfileBson | FileContent::ProfileText => (
@@ -186,6 +190,7 @@ pub fn load(path: &Path, wanted: &WantedDigest<'_>, stop: &Arc<AtomicBool>) -> R
         damaged,
         zone,
         shape_rules,
+        missing: Vec::new(),
     })
 }
 

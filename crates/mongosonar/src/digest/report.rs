@@ -116,7 +116,9 @@ pub fn run(args: &JoinedReportArgs) -> Result<u8> {
         return explain::show(args, &explained);
     }
     if inputs.explained.len() + inputs.current.len() == args.files.len() {
-        return Err(usage!("output of currentOp and of explain: name them in a report of their own each"));
+        return Err(usage!(
+            "the output of currentOp and that of explain do not go into one report: make one of each"
+        ));
     }
     let span = TimeRange::of_operations(args)?;
     let mut joined = JoinedSources::default();

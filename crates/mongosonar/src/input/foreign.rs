@@ -156,11 +156,16 @@ pub fn of_text(text: &[u8]) -> Option<&'static str> {
     let mut lines = lines().take(60).map(<[u8]>::trim_ascii);
     lines.find_map(|line| {
         let words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
-        let has = |names: &[&str]| names.iter().all(|name| words.contains(&name.as_bytes()));
-        if has(&["insert", "query", "update", "delete", "getmore", "command"]) {
+        // Only a header begins with the columns: elsewhere they may be words of a sentence or of another table.
+        let begins = |words: &[&[u8]], names: &[&str]| {
+            names.iter().enumerate().all(|(at, name)| words.get(at) == Some(&name.as_bytes()))
+        };
+        // With several servers, their names come first.
+        let columns = words.strip_prefix(&[b"host".as_slice()]).unwrap_or(&words);
+        if begins(columns, &["insert", "query", "update", "delete", "getmore", "command"]) {
             return Some("output of mongostat, which has no operations; `mongosonar ftdc report` shows the same figures from diagnostic.data");
         }
-        if has(&["ns", "total", "read", "write"]) && words[0] == b"ns" {
+        if begins(&words, &["ns", "total", "read", "write"]) {
             return Some("output of mongotop, which has no operations; a log or a profile of the server has");
         }
         None
@@ -251,6 +256,19 @@ mod tests {
         assert_eq!(of(&zip("mongod.log")), Some(ZIP));
         assert_eq!(of(&zip("[Content_Types].xml")), Some(SPREADSHEET));
         assert_eq!(of(b"PK\x03\x04"), Some(ZIP));
+    }
+
+    #[test]
+    fn mongostat_is_known_by_its_header_and_not_by_words_anywhere() {
+        const COLUMNS: &str = "insert query update delete getmore command";
+        let is_mongostat =
+            |text: &str| of_text(text.as_bytes()).is_some_and(|what| what.contains("mongostat"));
+        let header = format!("  {COLUMNS} dirty used flushes\n    *0    *0     *0\n");
+        assert!(is_mongostat(&header));
+        assert!(is_mongostat(&format!("             host {COLUMNS} dirty\n")));
+        let live_view = "# A page\n\n  insert 1.32k/s  query 585/s  update 298/s  delete 4.66/s  getmore 62.5/s  command 139/s\n";
+        assert!(!is_mongostat(live_view));
+        assert!(!is_mongostat(&format!("| `by_type` | one of {COLUMNS} |\n")));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use sonar_core::Timestamp;
 use sonar_core::words::plural;
 use sonar_sys::Host;
 use sonar_sys::clock;
-use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin, ListenerSearch};
+use sonar_sys::host::listeners::{FoundListeners, Incomplete, Listener, ListenerOrigin, ListenerSearch};
 use sonar_sys::host::placed;
 use sonar_sys::host::process::{Process, RunningProgram};
 
@@ -124,6 +124,15 @@ pub fn ports_missing(found: &FoundListeners) -> Option<String> {
     (cut > 0).then(|| format!("ports of {servers} may be missing: there are too many open files to look at"))
 }
 
+/// Names the servers that run, but whose ports this process may not see, with the reasons; `None` if there are none.
+pub fn ports_unknown(found: &FoundListeners) -> Option<String> {
+    let said = |one: &Incomplete| {
+        format!("{} ({}) runs here, but its ports are not known: {}", one.name, one.pid, one.reason)
+    };
+    let all: Vec<String> = found.incomplete.iter().map(said).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
 /// A port on which a process listens.
 #[derive(Copy, Clone, Debug)]
 pub struct ListeningPort {
@@ -214,7 +223,6 @@ pub fn silent_before(now: Timestamp, others: impl Iterator<Item = Timestamp>) ->
 
 #[cfg(test)]
 mod tests {
-    use sonar_sys::host::listeners::Incomplete;
 
     use super::*;
 

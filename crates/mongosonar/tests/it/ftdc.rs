@@ -212,6 +212,20 @@ fn compare_ends_with_4_where_something_got_worse() {
 }
 
 #[test]
+fn a_figure_whose_median_moved_towards_its_limit_is_not_better() {
+    let output = ftdc(&["compare", "--json", &path("ftdc/killed"), &path(DAY)]);
+    let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Of this one, fewer values are over the limit, but the usual one is three times as high.
+    let pair = figure(&compared, "cache.updates");
+    assert_eq!(
+        (pair["verdict"].to_string(), &pair["change"]),
+        (r#"["amber","ok"]"#.to_owned(), &"higher".into())
+    );
+    let better = compared["figures"].as_array().unwrap().iter().filter(|pair| pair["change"] == "better");
+    assert!(better.count() > 0, "{compared}");
+}
+
+#[test]
 fn files_are_read_in_the_order_of_their_time() {
     let names =
         ["metrics.interim", "metrics.2026-11-21T21-36-48Z-00000", "metrics.2026-11-21T21-33-14Z-00000"];

@@ -8,7 +8,7 @@ use sonar_core::significance::{
     ALPHA, MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, Sensitivity, Shift, dispersion, examined, growth, holm,
     least_more, least_slower, rate, shift,
 };
-use sonar_core::{Digest, Figures, GroupBy, Row, ShapeId, Subject};
+use sonar_core::{Digest, Figures, GroupBy, Identity, Row, ShapeId, Subject};
 use ts_rs::TS;
 
 use crate::kit::json::Shown;
@@ -59,6 +59,10 @@ pub enum NotJudged {
     FewLatencies,
     /// Both sides are of different kinds of sources: a log or a profile need not hold what a capture does.
     OtherSource,
+    /// The latency moved far enough to be seen, but varies so much from second to second that this may be chance.
+    Varies,
+    /// A capture of A or B has only a part of the messages, or the row is of commands that were read in part.
+    InPart,
 }
 
 impl NotJudged {
@@ -68,6 +72,8 @@ impl NotJudged {
             Self::FewCalls => "few calls",
             Self::FewLatencies => "few latencies",
             Self::OtherSource => "other source",
+            Self::Varies => "varies",
+            Self::InPart => "in part",
         }
     }
 }
@@ -101,6 +107,11 @@ impl Change {
             Self::NotJudged => "not judged",
         }
     }
+
+    /// Whether it is a difference.
+    const fn is_change(self) -> bool {
+        !matches!(self, Self::Same | Self::NotJudged)
+    }
 }
 
 /// One row of both.
@@ -111,6 +122,8 @@ pub struct RowPair<'a> {
     pub b: Option<&'a Row>,
     /// How it changed.
     pub verdict: Change,
+    /// How its calls per second changed besides, if `verdict` is about something else.
+    pub calls_change: Option<Change>,
     /// Calls per second in both.
     pub rates: (Rate, Rate),
     /// Whether one source counted the calls of both sides: only then something is new or gone, or has other rates.
@@ -149,7 +162,35 @@ impl RowPair<'_> {
     /// Whether it is not judged, but its latency or its number of calls differs by far.
     fn is_worth_a_look(&self) -> bool {
         let is_far = |[a, b]: [f64; 2]| a.max(b) > 0.0 && a.max(b) >= WORTH_A_LOOK * a.min(b);
-        self.not_judged == Some(NotJudged::FewCalls) && self.means().is_some_and(is_far)
+        match self.not_judged {
+            Some(NotJudged::Varies) => true,
+            Some(NotJudged::FewCalls) => self.means().is_some_and(is_far),
+            _ => false,
+        }
+    }
+
+    /// Whether the latency moved from the smallest factor on that would have been seen, as a mean and for most
+    /// operations.
+    fn has_moved(&self) -> bool {
+        let (Some(shift), Some([a, b]), Some(least)) = (self.shift, self.means(), self.least.latency) else {
+            return false;
+        };
+        let factor = if shift.effect > 0.0 { b / a } else { a / b };
+        shift.effect.abs() >= MIN_EFFECT && factor >= least
+    }
+
+    /// Whether it is of commands that were read in part.
+    fn is_partial(&self) -> bool {
+        let is_it = |row: &Row| matches!(row.subject, Subject::Shape { identity: Identity::Partial, .. });
+        self.row().is_some_and(is_it)
+    }
+
+    /// Its verdict, and how its calls changed besides.
+    fn label(&self) -> String {
+        match self.calls_change {
+            Some(calls) => format!("{}, {}", self.verdict.name(), calls.name()),
+            None => self.verdict.name().to_owned(),
+        }
     }
 
     fn row(&self) -> Option<&Row> {
@@ -182,6 +223,8 @@ pub struct ComparedSide {
     pub source: Source,
     /// In which zone its times are shown.
     pub zone: Zone,
+    /// What must be known of it before its figures are believed: what stands behind its letter, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// The key of a row in the other digest.
@@ -202,6 +245,12 @@ impl<'a> DigestComparison<'a> {
     /// kind of source and may be set beside each other.
     /// `whole`: A and B have all of their rows; what one lacks is not new or gone otherwise.
     pub fn new(a: &'a Digest, b: &'a Digest, same_clock: bool, whole: [bool; 2]) -> Self {
+        Self::of(a, b, ComparedSources { same_clock, in_part: false }, whole)
+    }
+
+    /// The same of these sources.
+    pub fn of(a: &'a Digest, b: &'a Digest, sources: ComparedSources, whole: [bool; 2]) -> Self {
+        let ComparedSources { same_clock, in_part } = sources;
         let in_b: HashMap<String, &Row> = b.rows().iter().map(|row| (key(row), row)).collect();
         let in_a: HashMap<String, &Row> = a.rows().iter().map(|row| (key(row), row)).collect();
         let both = a.rows().iter().map(|row| (Some(row), in_b.get(&key(row)).copied()));
@@ -242,8 +291,9 @@ impl<'a> DigestComparison<'a> {
                     verdict: Change::Same,
                     not_judged: None,
                     least: LeastSeen::default(),
+                    calls_change: None,
                     rate_p: match (left.is_some(), right.is_some()) {
-                        _ if !same_source => 1.0,
+                        _ if !same_source || in_part => 1.0,
                         (true, false) => rates.0.p_of_all(rates.1),
                         (false, true) => rates.1.p_of_all(rates.0),
                         _ => rates.0.p(rates.1),
@@ -259,7 +309,7 @@ impl<'a> DigestComparison<'a> {
                 }
             })
             .collect();
-        judge(&mut pairs, same_clock);
+        judge(&mut pairs, sources);
         let weight = |pair: &RowPair<'_>| pair.row().map_or(0, |row| row.figures().latency.sum_ns());
         pairs.sort_by_key(|pair| (pair.verdict, std::cmp::Reverse(weight(pair)), pair.row().map(key)));
         Self {
@@ -285,8 +335,18 @@ fn has_watched(digest: &Digest, source: Source, is_first: bool) -> bool {
         || (is_first && digest.total.sources().next().is_none())
 }
 
+/// What is known of the sources of both sides.
+#[derive(Copy, Clone, Debug)]
+pub struct ComparedSources {
+    /// Latencies of both are of one kind of source and may be set beside each other.
+    pub same_clock: bool,
+    /// A capture has only a part of the messages: neither its shapes nor its numbers of calls are those of the workload.
+    pub in_part: bool,
+}
+
 /// Judges all rows at once, so that the test corrects for their number.
-fn judge(pairs: &mut [RowPair<'_>], same_clock: bool) {
+fn judge(pairs: &mut [RowPair<'_>], sources: ComparedSources) {
+    let ComparedSources { same_clock, in_part } = sources;
     let p: Vec<f64> = pairs
         .iter()
         .flat_map(|pair| [pair.rate_p, pair.shift.map_or(1.0, |shift| shift.p), pair.ratio_p.unwrap_or(1.0)])
@@ -301,15 +361,32 @@ fn judge(pairs: &mut [RowPair<'_>], same_clock: bool) {
             (Some(a), Some(b)) => by_ratio && a > 0.0 && b / a >= MIN_FACTOR,
             _ => false,
         };
+        if pair.same_source && !in_part {
+            pair.least.rate = least_more(pair.rates.0, pair.rates.1, alpha);
+        }
+        if let (Some(left), Some(right), Some(_)) = (pair.a, pair.b, pair.shift) {
+            let dispersion = pair.dispersion();
+            let (left, right) = (&left.figures().latency, &right.figures().latency);
+            pair.least.latency = least_slower(left, right, Sensitivity { alpha, dispersion });
+        }
         let (a, b) = (pair.rates.0.per_second, pair.rates.1.per_second);
+        let calls_change = match (pair.a.is_some() && pair.b.is_some(), by_rate) {
+            (true, true) if b / a >= MIN_FACTOR => Some(Change::MoreCalls),
+            (true, true) if a / b >= MIN_FACTOR => Some(Change::FewerCalls),
+            _ => None,
+        };
+        let is_in_one = pair.a.is_some() != pair.b.is_some();
         pair.verdict = match (pair.a.is_some(), pair.b.is_some(), shift) {
+            _ if is_in_one && (in_part || pair.is_partial()) => {
+                pair.not_judged = Some(NotJudged::InPart);
+                Change::NotJudged
+            }
             (false, true, _) if by_rate => Change::New,
             (true, false, _) if by_rate => Change::Gone,
             (_, _, Some(shift)) if shift.effect > 0.0 => Change::Slower,
             _ if heavier => Change::Heavier,
             (_, _, Some(_)) => Change::Faster,
-            (true, true, None) if by_rate && b / a >= MIN_FACTOR => Change::MoreCalls,
-            (true, true, None) if by_rate && a / b >= MIN_FACTOR => Change::FewerCalls,
+            _ if let Some(calls) = calls_change => calls,
             (true, false, _) | (false, true, _) => {
                 pair.not_judged = Some(match pair.same_source {
                     true => NotJudged::OnlyInOne,
@@ -329,15 +406,15 @@ fn judge(pairs: &mut [RowPair<'_>], same_clock: bool) {
                 });
                 Change::NotJudged
             }
+            _ if pair.has_moved() => {
+                pair.not_judged = Some(NotJudged::Varies);
+                Change::NotJudged
+            }
             _ => Change::Same,
         };
-        if pair.same_source {
-            pair.least.rate = least_more(pair.rates.0, pair.rates.1, alpha);
-        }
-        if let (Some(left), Some(right), Some(_)) = (pair.a, pair.b, pair.shift) {
-            let dispersion = pair.dispersion();
-            let (left, right) = (&left.figures().latency, &right.figures().latency);
-            pair.least.latency = least_slower(left, right, Sensitivity { alpha, dispersion });
+        if pair.verdict == Change::Slower || pair.verdict == Change::Heavier || pair.verdict == Change::Faster
+        {
+            pair.calls_change = calls_change;
         }
     }
 }
@@ -379,7 +456,7 @@ impl DigestComparison<'_> {
     }
 
     fn changed(&self) -> usize {
-        self.count(|pair| !matches!(pair.verdict, Change::Same | Change::NotJudged))
+        self.count(|pair| pair.verdict.is_change())
     }
 
     fn unchanged(&self) -> usize {
@@ -415,8 +492,17 @@ fn outcome(comparison: &DigestComparison<'_>) -> String {
             "{other} counted by different sources: a log or a profile need not hold what is faster than slowms"
         ));
     }
+    let (varies, in_part) =
+        (comparison.not_judged(NotJudged::Varies), comparison.not_judged(NotJudged::InPart));
+    if varies > 0 {
+        reasons.push(format!("{varies} whose latency moved, but varies too much from second to second"));
+    }
+    if in_part > 0 {
+        reasons.push(format!("{in_part} in one side only, where messages were read in part"));
+    }
     if !reasons.is_empty() {
-        parts.push(format!("{} not judged ({})", few + unknown + in_one + other, reasons.join(", ")));
+        let all = few + unknown + in_one + other + varies + in_part;
+        parts.push(format!("{all} not judged ({})", reasons.join(", ")));
     }
     if comparison.not_compared > 0 {
         let rows = comparison.not_compared;
@@ -461,17 +547,19 @@ pub fn text(
     out: impl Write,
 ) -> io::Result<()> {
     let mut out = Fitting::new(out, width);
+    for (letter, side) in ["A", "B"].into_iter().zip(sides) {
+        side.notes.iter().try_for_each(|note| writeln!(out, "NOTE: {letter} {}", escape(note)))?;
+    }
     writeln!(out, "{}", outcome(comparison))?;
     for head in heads(comparison, sides) {
         writeln!(out, "{}", escape(&head))?;
     }
-    let is_changed = |pair: &&RowPair<'_>| !matches!(pair.verdict, Change::Same | Change::NotJudged);
-    let changed = comparison.pairs.iter().filter(is_changed);
+    let changed = comparison.pairs.iter().filter(|pair| pair.verdict.is_change());
     let far = comparison.pairs.iter().filter(|pair| pair.is_worth_a_look());
     for pair in changed.chain(far.take(MAX_NOT_JUDGED)) {
         let Some(row) = pair.row() else { continue };
         let (command, namespace, text) = names(row, Form::Typed);
-        let head = format!("{:<11} {command} {namespace}", pair.verdict.name());
+        let head = format!("{:<11} {command} {namespace}", pair.label());
         writeln!(out, "{}", escape(&head))?;
         writeln!(out, "            {}", escape(&text))?;
         writeln!(
@@ -497,9 +585,13 @@ pub fn text(
                     _ => row.figures().calls,
                 }))
             };
+            let why = match pair.not_judged {
+                Some(NotJudged::Varies) => "it varies too much to tell from chance".to_owned(),
+                _ => format!("fewer than {MIN_CALLS} on a side"),
+            };
             writeln!(
                 out,
-                "            mean latency {} -> {}, of {} -> {} {of}: fewer than {MIN_CALLS} on a side",
+                "            mean latency {} -> {}, of {} -> {} {of}: {why}",
                 Nanos(a as u64),
                 Nanos(b as u64),
                 calls(pair.a),
@@ -526,8 +618,14 @@ pub fn text(
 /// # Errors
 /// Those of `out`.
 pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: impl Write) -> io::Result<()> {
-    let reasons =
-        [NotJudged::FewCalls, NotJudged::FewLatencies, NotJudged::OnlyInOne, NotJudged::OtherSource];
+    let reasons = [
+        NotJudged::FewCalls,
+        NotJudged::FewLatencies,
+        NotJudged::OnlyInOne,
+        NotJudged::OtherSource,
+        NotJudged::Varies,
+        NotJudged::InPart,
+    ];
     let not_judged = reasons.map(|why| comparison.not_judged(why));
     let document = ComparisonDocument {
         schema: SCHEMA,
@@ -546,6 +644,8 @@ pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: i
         not_judged_few_latencies: not_judged[1],
         not_judged_in_one: not_judged[2],
         not_judged_other_source: not_judged[3],
+        not_judged_varies: not_judged[4],
+        not_judged_in_part: not_judged[5],
         not_compared: comparison.not_compared,
         by: comparison.by.name(),
         latencies_compared: comparison.same_clock,
@@ -573,6 +673,10 @@ pub(crate) struct ComparisonDocument<'a> {
     not_judged_few_latencies: usize,
     not_judged_in_one: usize,
     not_judged_other_source: usize,
+    /// Rows whose latency moved, but varies too much from second to second.
+    not_judged_varies: usize,
+    /// Rows of one side only, where messages of a capture, or these commands, were read in part.
+    not_judged_in_part: usize,
     /// Rows that only one side has, where the other does not have all of its rows.
     not_compared: usize,
     by: &'static str,
@@ -593,6 +697,8 @@ struct ComparedSideJson<'a> {
     first_seen: u64,
     last_seen: u64,
     zone: ZoneObject,
+    /// What must be known of it before its figures are believed.
+    notes: &'a [String],
 }
 
 impl<'a> ComparedSideJson<'a> {
@@ -605,6 +711,7 @@ impl<'a> ComparedSideJson<'a> {
             first_seen: totals.first_seen.unix_ns(),
             last_seen: totals.last_seen.unix_ns(),
             zone: ZoneObject::new(&side.zone, [totals.first_seen, totals.last_seen]),
+            notes: &side.notes,
         }
     }
 }
@@ -613,6 +720,8 @@ impl<'a> ComparedSideJson<'a> {
 #[derive(Serialize, TS)]
 struct RowPairJson {
     verdict: &'static str,
+    /// `more calls` or `fewer calls`, if they changed besides.
+    calls_change: Option<&'static str>,
     /// Why it is not judged, if it is not.
     not_judged: Option<&'static str>,
     /// The smallest changes that would have been seen.
@@ -653,6 +762,7 @@ impl RowPairJson {
         let quantile = |at: usize| pair.shift.map(|shift| shift.quantiles[at]);
         Some(Self {
             verdict: pair.verdict.name(),
+            calls_change: pair.calls_change.map(Change::name),
             not_judged: pair.not_judged.map(NotJudged::name),
             least_latency_factor: pair.least.latency,
             least_rate_factor: pair.least.rate,

@@ -44,7 +44,8 @@ struct FigurePair {
     p95: [f64; 2],
     /// Verdicts; null for a figure without limits.
     verdict: [Option<&'static str>; 2],
-    /// `worse` or `better` if the verdict is, `higher` or `lower` if the median clearly is, else `unchanged`.
+    /// `worse` or `better` if the verdict is (`better` only if the median is not clearly worse), `higher` or `lower` if the
+    /// median clearly is, else `unchanged`.
     change: &'static str,
 }
 
@@ -53,7 +54,14 @@ impl FigurePair {
         let rank = |verdict| ["ok", "amber", "red"].iter().position(|name| Some(*name) == verdict);
         let change = match (rank(a.verdict), rank(b.verdict)) {
             (Some(a), Some(b)) if b > a => "worse",
-            (Some(a), Some(b)) if b < a => "better",
+            // Fewer values may be over the limit although the usual one came nearer to it.
+            (Some(rank_a), Some(rank_b)) if rank_b < rank_a => {
+                match a.limits.as_ref().is_some_and(|limits| limits.below) {
+                    false if b.p50 > a.p50 * FACTOR => "higher",
+                    true if a.p50 > b.p50 * FACTOR => "lower",
+                    _ => "better",
+                }
+            }
             // Values that are rare have a median of 0, but a usual value may still be more than rare ones.
             _ if b.p50 > a.p50 * FACTOR && b.p50 > a.p95 => "higher",
             _ if a.p50 > b.p50 * FACTOR && a.p50 > b.p95 => "lower",

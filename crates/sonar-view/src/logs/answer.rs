@@ -22,6 +22,9 @@ pub fn sentence(view: &DigestView<'_>) -> Option<String> {
     rows.sort_by(|a, b| view.share(b).total_cmp(&view.share(a)));
     rows.retain(|row| view.share(row) > 0.0);
     let (largest, all) = (*rows.first()?, rows.len());
+    if let Some(unknown) = mostly_unknown(view) {
+        return Some(unknown);
+    }
     let time = u64::try_from(view.totals.figures.latency.sum_ns()).unwrap_or(u64::MAX);
     let of = |rows: &[&Row]| rows.iter().map(|row| view.share(row)).sum::<f64>().min(1.0);
     let most = (1..=all).find(|few| of(&rows[..*few]) >= MOST).unwrap_or(all).min(FEW);
@@ -38,6 +41,26 @@ pub fn sentence(view: &DigestView<'_>) -> Option<String> {
         (1, _) => format!("The largest of {} takes {taken}: {what}{reason}{help}.", nouns(all)),
         _ => format!("{of_all} take {taken}; the largest, {share:.1}: {what}{reason}{help}."),
     })
+}
+
+/// That the latencies of most operations are not known, as in a capture of requests alone, and which source knows more of
+/// them; `None` if most are known.
+fn mostly_unknown(view: &DigestView<'_>) -> Option<String> {
+    let figures = &view.totals.figures;
+    let (known, calls) = (figures.latency.count(), figures.calls);
+    if known.saturating_mul(2) >= calls {
+        return None;
+    }
+    let sources = view.summaries.iter().filter_map(|one| view.digest.total.observed_by(one.source));
+    let better = sources.filter(|one| one.figures.latency.count() > known);
+    let better = better.max_by_key(|one| one.figures.latency.count()).map_or_else(String::new, |one| {
+        format!("; the {} alone knows those of {}", one.source.name(), Grouped(one.figures.latency.count()))
+    });
+    Some(format!(
+        "Latencies are known of only {} of {}, so that it is not known what takes the time{better}.",
+        Grouped(known),
+        plural(Grouped(calls), "operation")
+    ))
 }
 
 const fn noun(by: GroupBy) -> &'static str {

@@ -5,7 +5,7 @@ use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Digest, GroupBy, Source};
 
 use super::{DigestRows, HistoryDigest, HistoryView, PastError};
-use crate::compare::{self, ComparedSide, DigestComparison};
+use crate::compare::{self, ComparedSide, ComparedSources, DigestComparison};
 use crate::kit::Zone;
 
 /// A digest that is compared.
@@ -26,6 +26,8 @@ pub struct LoadedDigest {
     pub zone: Zone,
     /// Version of the rules that its shape ids follow; `None` if its rows have none.
     pub shape_rules: Option<u32>,
+    /// What its capture lacks of all messages, as it stands behind the letter of a side; nothing if no part is missing.
+    pub missing: Vec<String>,
 }
 
 impl LoadedDigest {
@@ -52,6 +54,7 @@ impl LoadedDigest {
             host: self.host.clone(),
             source: self.source,
             zone: zone.unwrap_or(&self.zone).clone(),
+            notes: self.missing.clone(),
         }
     }
 }
@@ -91,6 +94,7 @@ impl LoadedSpan {
             damaged: false,
             zone: zone.clone(),
             shape_rules: (rows.by == GroupBy::Shape).then_some(RULES_VERSION),
+            missing: Vec::new(),
         };
         Ok(Self { loaded, notes })
     }
@@ -110,7 +114,11 @@ pub fn compared<'a>(a: &'a LoadedDigest, b: &'a LoadedDigest) -> Result<DigestCo
         )));
     }
     let whole = [a.is_whole, b.is_whole];
-    Ok(DigestComparison::new(&a.digest, &b.digest, a.source == b.source, whole))
+    let sources = ComparedSources {
+        same_clock: a.source == b.source,
+        in_part: [a, b].iter().any(|one| !one.missing.is_empty()),
+    };
+    Ok(DigestComparison::of(&a.digest, &b.digest, sources, whole))
 }
 
 /// What is not compared because the sources differ; `None` if they do not.

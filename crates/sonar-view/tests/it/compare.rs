@@ -2,7 +2,7 @@
 
 use crate::synthetic::{app, operation, shape};
 use sonar_core::{Digest, Execution, Operation, Record, Source, Timestamp};
-use sonar_view::compare::{Change, ComparedSide, DigestComparison, NotJudged};
+use sonar_view::compare::{Change, ComparedSide, ComparedSources, DigestComparison, NotJudged};
 use sonar_view::kit::Zone;
 
 /// Fixed random numbers (splitmix64).
@@ -116,6 +116,7 @@ fn rows_with_few_known_latencies_are_not_said_to_have_few_calls() {
             host: None,
             source: Source::Wire,
             zone: Zone::utc(),
+            notes: Vec::new(),
         };
         let mut bytes = Vec::new();
         sonar_view::compare::text(&comparison, &[side("a"), side("b")], None, &mut bytes).unwrap();
@@ -138,6 +139,7 @@ fn rows_with_few_calls_are_not_judged_and_say_why() {
         host: None,
         source: Source::Wire,
         zone: Zone::utc(),
+        notes: Vec::new(),
     };
     let mut bytes = Vec::new();
     sonar_view::compare::text(&comparison, &[side("a"), side("b")], None, &mut bytes).unwrap();
@@ -183,7 +185,13 @@ fn what_another_source_need_not_hold_is_not_gone_or_new() {
         let comparison = DigestComparison::new(a, b, false, [true; 2]);
         let judged: Vec<_> = comparison.pairs.iter().map(|pair| (pair.verdict, pair.not_judged)).collect();
         assert_eq!(judged, [(Change::NotJudged, Some(NotJudged::OtherSource)); 3]);
-        let side = |source| ComparedSide { name: "x".into(), host: None, source, zone: Zone::utc() };
+        let side = |source| ComparedSide {
+            name: "x".into(),
+            host: None,
+            source,
+            zone: Zone::utc(),
+            notes: Vec::new(),
+        };
         let mut out = Vec::new();
         let sides = [side(Source::Wire), side(Source::Log)];
         sonar_view::compare::text(&comparison, &sides, None, &mut out).unwrap();
@@ -232,4 +240,84 @@ fn what_only_one_side_has_is_new_or_gone_even_if_it_came_all_at_once() {
     }
     // Too few to say so.
     assert_eq!(verdict(&none, &with_burst(19)), (Change::NotJudged, Some(NotJudged::OnlyInOne)));
+}
+
+/// Half a minute of one shape, so many calls a second, which take as many milliseconds as `millis` says of their second.
+fn calls_of(millis: impl Fn(u64) -> u64, per_second: u64) -> Digest {
+    let (app, shape) = (app("api", "rust", "3"), shape(1, "find", "shop.orders", "{}", "{}"));
+    let mut digest = Digest::default();
+    for second in 0..30 {
+        for call in 0..per_second {
+            let end = Timestamp::from_unix(1_000 + second, (call * 10_000_000) as u32);
+            let latency_ns = Some(millis(second) * 1_000_000);
+            digest.record(&Record::wire(&Operation { latency_ns, ..operation(&shape, &app, end) }));
+        }
+    }
+    digest
+}
+
+fn shown(comparison: &DigestComparison<'_>, notes: [&str; 2]) -> String {
+    let side = |note: &str| ComparedSide {
+        name: "x".to_owned(),
+        host: None,
+        source: Source::Wire,
+        zone: Zone::utc(),
+        notes: vec![note.to_owned()],
+    };
+    let mut bytes = Vec::new();
+    sonar_view::compare::text(comparison, &notes.map(side), None, &mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn what_is_quicker_and_called_far_more_often_says_both() {
+    let (a, b) = (calls_of(|_| 40, 5), calls_of(|_| 10, 20));
+    let comparison = DigestComparison::new(&a, &b, true, [true; 2]);
+    let pair = &comparison.pairs[0];
+    assert_eq!((pair.verdict, pair.calls_change), (Change::Faster, Some(Change::MoreCalls)));
+    let text = shown(&comparison, ["", ""]);
+    assert!(text.contains("faster, more calls find shop.orders") && text.contains("1 changed"), "{text}");
+}
+
+#[test]
+fn a_capture_that_has_a_part_of_the_messages_makes_nothing_new_or_gone() {
+    let (a, b) = (seen_by(Source::Wire, 1..3), seen_by(Source::Wire, 2..4));
+    let sources = ComparedSources { same_clock: true, in_part: true };
+    let comparison = DigestComparison::of(&a, &b, sources, [true; 2]);
+    let in_part = comparison.pairs.iter().filter(|pair| pair.not_judged == Some(NotJudged::InPart)).count();
+    assert_eq!((in_part, comparison.is_worse()), (2, false));
+    let text = shown(&comparison, ["is whole", "was cut"]);
+    assert!(
+        text.starts_with("NOTE: A is whole\nNOTE: B was cut\n0 changed; 1 unchanged; 2 not judged"),
+        "{text}"
+    );
+    // Nor are calls of what both have.
+    let (few, many) = (calls_of(|_| 40, 5), calls_of(|_| 40, 20));
+    let verdict = |in_part| {
+        DigestComparison::of(&few, &many, ComparedSources { same_clock: true, in_part }, [true; 2]).pairs[0]
+            .verdict
+    };
+    assert_eq!((verdict(false), verdict(true)), (Change::MoreCalls, Change::Same));
+}
+
+#[test]
+fn what_moved_far_but_varies_too_much_is_not_unchanged() {
+    let steady = calls_of(|_| 10, 20);
+    let moved = |slow: u64| calls_of(move |second| if second < slow { 200 } else { 10 }, 20);
+    let judged: Vec<_> = (1..30)
+        .map(|slow| {
+            let b = moved(slow);
+            let comparison = DigestComparison::new(&steady, &b, true, [true; 2]);
+            let pair = &comparison.pairs[0];
+            let text = shown(&comparison, ["", ""]);
+            assert_eq!(
+                pair.not_judged == Some(NotJudged::Varies),
+                text.contains("it varies too much to tell from chance") && text.contains("mean latency"),
+                "{text}"
+            );
+            (pair.verdict, pair.not_judged)
+        })
+        .collect();
+    assert!(judged.contains(&(Change::NotJudged, Some(NotJudged::Varies))), "{judged:?}");
+    assert!(judged.contains(&(Change::Slower, None)), "{judged:?}");
 }

@@ -323,3 +323,29 @@ fn of_many_indexes_the_first_are_shown_and_the_others_counted() {
     assert!(text.contains("  … and 4 more indexes (--json has all)\n"), "{text}");
     assert!(text.starts_with("The 5 largest of 9 shapes take 55.6% of the time"), "{text}");
 }
+
+#[test]
+fn no_answer_is_made_of_the_few_latencies_that_are_known() {
+    let app = app("api", "rust", "3");
+    let shape = shape(1, "find", "shop.people", CITY, CITY);
+    let mut digest = Digest::default();
+    for call in 0..10 {
+        // A capture of requests alone knows no other latency than those that a neighbour says.
+        let latency_ns = (call == 0).then_some(4_000_000);
+        let op = Operation { latency_ns, ..operation(&shape, &app, Timestamp::from_unix(1_000 + call, 0)) };
+        digest.record(&Record::wire(&op));
+        let latency_ns = Some(6_000_000);
+        digest.record(&Record::server(Source::Log, &Operation { latency_ns, ..op }, &Execution::default()));
+    }
+    let summary =
+        |source| logs::SourceSummary::new(source, vec!["x".to_owned()], [].into_iter(), [].into_iter());
+    let summaries = [Source::Wire, Source::Log].map(summary);
+    let text = text_of(&DigestView { summaries: &summaries, ..view(&digest) });
+    assert!(
+        text.starts_with(
+            "Latencies are known of only 1 of 10 operations, so that it is not known what takes the time; the log alone \
+             knows those of 10.\n"
+        ),
+        "{text}"
+    );
+}

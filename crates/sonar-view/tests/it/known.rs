@@ -307,7 +307,7 @@ proptest! {
             name: name.to_owned(),
             host: None,
             source: sonar_view::logs::Source::Log,
-            zone: Zone::utc(),
+            zone: Zone::utc(), notes: Vec::new(),
         };
         let mut bytes = Vec::new();
         sonar_view::compare::json(&comparison, &[side("a"), side("b")], &mut bytes).unwrap();

@@ -112,7 +112,13 @@ fn is_close(rate: f64, expected: f64) -> bool {
 }
 
 fn side(name: &str) -> ComparedSide {
-    ComparedSide { name: name.to_owned(), host: None, source: Source::Wire, zone: Zone::utc() }
+    ComparedSide {
+        name: name.to_owned(),
+        host: None,
+        source: Source::Wire,
+        zone: Zone::utc(),
+        notes: Vec::new(),
+    }
 }
 
 proptest! {

@@ -54,6 +54,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sonar_core::history::{CollectorKind, Event};
 use sonar_core::observation::Assembler;
 use sonar_core::{HistoryWriter, Timestamp};
+use sonar_sys::Host;
 use sonar_sys::kernel_log::KernelLog;
 use sonar_sys::resource::ResourceUsage;
 use sonar_view::agent::{AgentStatus, AgentSummary};
@@ -87,6 +88,7 @@ use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
 use crate::confinement::start_order;
 use crate::confinement::thread_starter::ThreadStarter;
+use crate::servers;
 use crate::stop::{Signals, StopBehavior};
 
 /// Parts of windows that wait to be joined.
@@ -128,6 +130,10 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let opened = OpenedAgent::open(&plan, inspector, asked_to_stop)?;
     let mut agent = LiveAgent::new(plan, opened);
     agent.look_around()?;
+    if agent.context.servers.all().is_empty() {
+        let found = servers::listeners(&Host::live()).unwrap_or_default();
+        agent.hidden_servers = servers::ports_unknown(&found);
+    }
     let lookup = agent.open(helpers)?;
     let (config, folder) = (agent.plan.config.map(Path::to_path_buf), agent.plan.folder.to_path_buf());
     let confined = agent.plan.confined;
@@ -255,6 +261,8 @@ struct LiveAgent<'a> {
     helpers: HelperWatch,
     /// Why only a new start helps, as soon as that is so.
     restart_reason: Option<String>,
+    /// Servers that ran at the start and whose ports this process may not see, if it saw no port of any.
+    hidden_servers: Option<String>,
     /// Late answers of helpers that were reported.
     late_answers: u64,
     begun: ClockReading,
@@ -303,6 +311,7 @@ impl<'a> LiveAgent<'a> {
             unanswered: None,
             helpers: HelperWatch::default(),
             restart_reason: None,
+            hidden_servers: None,
             late_answers: 0,
             begun,
             followers,

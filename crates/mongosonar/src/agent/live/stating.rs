@@ -20,16 +20,18 @@ use crate::history::StoreArgs;
 /// The most servers that the first line names.
 const MAX_NAMED: usize = 4;
 
-/// What is watched, where it is stored, and how to ask for it.
-fn first_line(servers: &[FoundServer], folder: &Path) -> String {
+/// What is watched, where it is stored, and how to ask for it. `hidden`: servers that run here, but of which this process
+/// may not see the ports.
+fn first_line(servers: &[FoundServer], hidden: Option<&str>, folder: &Path) -> String {
     let name = |server: &FoundServer| format!("{} {} on port {}", server.name, server.pid, server.port);
     let mut names: Vec<String> = servers.iter().take(MAX_NAMED).map(name).collect();
     if servers.len() > MAX_NAMED {
         names.push(format!("{} more", servers.len() - MAX_NAMED));
     }
-    let what = match names.is_empty() {
-        true => "no mongod or mongos runs on this host yet, each that starts is watched".to_owned(),
-        false => format!("watching {}", names.join(", ")),
+    let what = match (names.is_empty(), hidden) {
+        (true, Some(hidden)) => format!("no mongod or mongos is watched: {hidden}"),
+        (true, None) => "no mongod or mongos runs on this host yet, each that starts is watched".to_owned(),
+        (false, _) => format!("watching {}", names.join(", ")),
     };
     let store = StoreArgs { store: (folder != StoreArgs::default().folder()).then(|| folder.to_path_buf()) };
     let suffix = store.suffix();
@@ -43,7 +45,10 @@ fn first_line(servers: &[FoundServer], folder: &Path) -> String {
 impl LiveAgent<'_> {
     /// Says what is watched, where it is stored, and how to ask for it.
     pub(super) fn announce(&self) {
-        eprintln!("mongosonar: {}", first_line(&self.context.servers.all(), self.plan.folder));
+        eprintln!(
+            "mongosonar: {}",
+            first_line(&self.context.servers.all(), self.hidden_servers.as_deref(), self.plan.folder)
+        );
     }
 
     /// What holds memory. Shapes and applications are counted where they are shared.
@@ -158,20 +163,30 @@ mod tests {
         const ASK: &str = "ask with `mongosonar what-changed --store /srv/history`, `mongosonar timeline --store \
                            /srv/history`, `mongosonar agent --status --store /srv/history`";
         assert_eq!(
-            first_line(&[server(27_017), server(27_018)], folder),
+            first_line(&[server(27_017), server(27_018)], None, folder),
             format!(
                 "watching mongod 28017 on port 27017, mongod 28018 on port 27018; storing in /srv/history; {ASK}"
             )
         );
-        let none = first_line(&[], folder);
+        let none = first_line(&[], None, folder);
         assert!(
             none.starts_with("no mongod or mongos runs on this host yet, each that starts is watched; "),
             "{none}"
         );
+        // Without rights, those that run cannot be watched.
+        let hidden = "mongod (25) runs here, but its ports are not known: Permission denied";
+        let denied = first_line(&[], Some(hidden), folder);
+        assert!(
+            denied.starts_with(&format!("no mongod or mongos is watched: {hidden}; storing in")),
+            "{denied}"
+        );
         let many: Vec<_> = (1..=6).map(server).collect();
-        assert!(first_line(&many, folder).contains("mongod 1004 on port 4, 2 more; storing"), "{many:?}");
+        assert!(
+            first_line(&many, None, folder).contains("mongod 1004 on port 4, 2 more; storing"),
+            "{many:?}"
+        );
         // The usual folder needs no flag.
         let usual = StoreArgs::default();
-        assert!(first_line(&[], usual.folder()).contains("ask with `mongosonar what-changed`, "));
+        assert!(first_line(&[], None, usual.folder()).contains("ask with `mongosonar what-changed`, "));
     }
 }
