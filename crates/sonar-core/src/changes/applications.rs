@@ -28,9 +28,13 @@ struct SeenApplication {
     last_after: Option<usize>,
     /// When an operation of a row that it shares last ended.
     last_seen: Timestamp,
+    /// The start of the last window in which it ran.
+    last_window: Timestamp,
     calls: u64,
     /// Its operations after, by shape.
     shapes: BTreeMap<ShapeId, u64>,
+    /// The shapes that it ran before.
+    shapes_before: BTreeSet<ShapeId>,
     time_ns: f64,
     since: Option<Timestamp>,
 }
@@ -106,7 +110,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             }
             continue;
         }
-        if seen.has_ended(sides, observed) {
+        if seen.has_ended(sides, observed) && !unknown.may_go_on(&seen, server, sides) {
             let driver = seen.before.last().cloned().unwrap_or_default();
             let (calls, time_ns) = (seen.calls_before.values().sum(), seen.time_before_ns);
             let last = seen.last_seen;
@@ -145,6 +149,17 @@ impl UnknownCalls {
         Self(unknown)
     }
 
+    /// Whether an application that is not seen any more may run its operations on such connections: they run a shape of
+    /// its, or an agent that knew the names has started again since.
+    fn may_go_on(&self, seen: &SeenApplication, server: Endpoint, sides: &Sides<'_>) -> bool {
+        let has_restarted = sides.events().iter().any(|event| {
+            let is_after = event.at <= sides.span().to && seen.last_window <= event.at;
+            event.kind == EventKind::AgentStart && is_after
+        });
+        let now = self.0.iter().filter(|((of, _), [_, after])| *of == server && *after > 0);
+        now.map(|((_, shape), _)| shape).any(|shape| has_restarted || seen.shapes_before.contains(shape))
+    }
+
     /// Whether an application may have run its operations on such connections before. Then fewer operations of the same
     /// shapes are of those now; what it alone runs is new.
     fn may_be(&self, seen: &SeenApplication, server: Endpoint, sides: &Sides<'_>) -> bool {
@@ -169,11 +184,13 @@ fn gather(sides: &Sides<'_>) -> BTreeMap<(Endpoint, Box<str>), SeenApplication> 
                 for (app, share) in apps.iter().filter(|(app, _)| !app.name.is_empty() && !app.is_own()) {
                     let seen = all.entry((row.server, app.name.clone())).or_default();
                     let driver = (app.driver.clone(), app.driver_version.clone());
+                    seen.last_window = seen.last_window.max(window.window.start);
                     seen.last_seen = seen.last_seen.max(row.figures().last_seen.min(window.window.end));
                     if side == ComparedSpan::Before {
                         *seen.calls_before.entry(index).or_default() += share.calls;
                         seen.time_before_ns += share.latency_ns as f64;
                         seen.before.insert(driver);
+                        seen.shapes_before.insert(row.shape().id);
                         continue;
                     }
                     seen.calls += share.calls;

@@ -155,6 +155,29 @@ fn an_application_that_may_have_been_there_is_not_new() {
 }
 
 #[test]
+fn an_application_whose_name_may_be_unknown_now_has_not_ended() {
+    let shop = Load { app: ("shop", "1.0"), calls: 95, ..FIND };
+    let unknown = Load { app: JOINED_LATE, calls: 9, ..FIND };
+    let elsewhere = Load { shape: 9, ..unknown };
+    let restart = event(301, EventKind::AgentStart, "");
+    let has_ended = |before: &[Load], after: &[Load], events: &[Event]| {
+        let found = compare(before, after, events);
+        let is_end = |change: &HistoryChange| {
+            matches!(&change.what, ChangeKind::Application(app) if app.has_ended)
+        };
+        found.changes.iter().any(is_end)
+    };
+    // Its connections are open, but their names were lost with the agent.
+    assert!(!has_ended(&[shop, UPDATE], &[Load { app: JOINED_LATE, ..shop }, UPDATE], &[]));
+    // Another connection of its, whose name was never known, goes on.
+    assert!(!has_ended(&[shop, unknown, UPDATE], &[unknown, UPDATE], &[]));
+    // Right after a restart it may be any of them; long after, or without them, it has ended.
+    assert!(!has_ended(&[shop, UPDATE], &[elsewhere, UPDATE], std::slice::from_ref(&restart)));
+    assert!(has_ended(&[shop, elsewhere, UPDATE], &[elsewhere, UPDATE], &[]));
+    assert!(has_ended(&[shop, UPDATE], &[UPDATE], &[restart]));
+}
+
+#[test]
 fn an_application_is_new_beside_unknown_ones_that_go_on() {
     // The connections that were there before the capture still run as many operations.
     let unknown = Load { app: JOINED_LATE, calls: 95, ..FIND };
