@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
+use sonar_core::words::plural;
 use sonar_core::{Coverage, Operation, Outcome, Record, Role};
 use sonar_decode::{Settings, Sink};
 use sonar_view::kit::Grouped;
@@ -45,9 +46,9 @@ pub struct Captured {
 pub fn in_part(coverage: &Coverage) -> Vec<String> {
     let mut notes = Vec::new();
     if coverage.messages_partial > 0 {
-        let (cut, all) = (Grouped(coverage.messages_partial), Grouped(coverage.messages));
+        let (cut, all) = (Grouped(coverage.messages_partial), plural(Grouped(coverage.messages), "message"));
         notes.push(format!(
-            "was cut by a snap length ({cut} of {all} messages): what is behind the cut is unknown, also of shapes and errors"
+            "was cut by a snap length ({cut} of {all}): what is behind the cut is unknown, also of shapes and errors"
         ));
     }
     match (coverage.requests, coverage.replies) {

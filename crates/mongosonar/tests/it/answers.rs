@@ -25,7 +25,7 @@ const REPORTS: [(&str, &str); 14] = [
     ("ftdc report @ftdc/day", " figures are over a limit"),
     (
         "ftdc compare @ftdc/killed @ftdc/day",
-        "1 figure got worse: keys examined for each document returned; 3 better, ",
+        "1 figure got worse: keys examined for each document returned; 2 better, ",
     ),
     ("ftdc compare @ftdc/day @ftdc/day", "No figure got worse; "),
     (

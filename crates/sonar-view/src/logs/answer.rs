@@ -51,10 +51,12 @@ fn mostly_unknown(view: &DigestView<'_>) -> Option<String> {
     if known.saturating_mul(2) >= calls {
         return None;
     }
-    let sources = view.summaries.iter().filter_map(|one| view.digest.total.observed_by(one.source));
-    let better = sources.filter(|one| one.figures.latency.count() > known);
-    let better = better.max_by_key(|one| one.figures.latency.count()).map_or_else(String::new, |one| {
-        format!("; the {} alone knows those of {}", one.source.name(), Grouped(one.figures.latency.count()))
+    let known_by =
+        |source| view.digest.total.observed_by(source).map_or(0, |one| one.figures.latency.count());
+    let better = view.summaries.iter().map(|one| (known_by(one.source), one.source));
+    let better = better.filter(|(count, _)| *count > known).max_by_key(|(count, _)| *count);
+    let better = better.map_or_else(String::new, |(count, source)| {
+        format!("; the {} alone knows those of {}", source.name(), Grouped(count))
     });
     Some(format!(
         "Latencies are known of only {} of {}, so that it is not known what takes the time{better}.",

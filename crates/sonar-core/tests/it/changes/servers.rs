@@ -156,15 +156,14 @@ fn an_application_that_may_have_been_there_is_not_new() {
 
 #[test]
 fn an_application_whose_name_may_be_unknown_now_has_not_ended() {
-    let shop = Load { app: ("shop", "1.0"), calls: 95, ..FIND };
+    let shop = Load { app: ("pricing", "1.0"), calls: 95, ..FIND };
     let unknown = Load { app: JOINED_LATE, calls: 9, ..FIND };
     let elsewhere = Load { shape: 9, ..unknown };
     let restart = event(301, EventKind::AgentStart, "");
     let has_ended = |before: &[Load], after: &[Load], events: &[Event]| {
         let found = compare(before, after, events);
-        let is_end = |change: &HistoryChange| {
-            matches!(&change.what, ChangeKind::Application(app) if app.has_ended)
-        };
+        let is_end =
+            |change: &HistoryChange| matches!(&change.what, ChangeKind::Application(app) if app.has_ended);
         found.changes.iter().any(is_end)
     };
     // Its connections are open, but their names were lost with the agent.
