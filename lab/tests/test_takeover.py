@@ -129,7 +129,14 @@ def findings(process, command, around, wanted, only=None):
                 continue
             place = f"`{name}`" if owner != process else f"`{command}`: {name}"
             for fields in threads:
-                one = Finding(fields, able(owner, int(fields["Pid"]), around))
+                try:
+                    can = able(owner, int(fields["Pid"]), around)
+                except ProcessLookupError:
+                    # One of the threads that open, read or close a single thing, and end.
+                    task = pathlib.Path(f"/proc/{owner}/task/{fields['Pid']}")
+                    labkit.wait_until(lambda task=task: not task.exists(), f"a thread {name}, which ends")
+                    continue
+                one = Finding(fields, can)
                 assert found.setdefault(place, one) == one, (place, vars(one), vars(found[place]))
         own = pathlib.Path(f"/proc/{owner}/comm").read_text().strip()
         place = f"`{own}`" if owner != process else f"`{command}`"
