@@ -237,7 +237,7 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
         asking = ["--pid", server.pid, "--uri", uri]
         threads = ["names", "profile", "applications", "mongosonar-net"]
         helpers = ["sonar-stacks", "sonar-files", "sonar-tls"]
-        look(["why", "--port", PORT, *asking], [*threads, "stop"], helpers, "why with a server", threads)
+        look(["why", "--port", PORT, *asking], [*threads, "stop"], helpers, "why with a server", threads, {"files"})
         threads = ["names", "mongosonar-net"]
         record = ["io", "record", tmp_path / "named.msio", *asking]
         look(record, [*threads, "stop"], ["sonar-paths"], "io record with a server", threads)
