@@ -170,13 +170,11 @@ impl RowPair<'_> {
     }
 
     /// Whether the latency moved from the smallest factor on that would have been seen, as a mean and for most
-    /// operations.
+    /// operations; where no factor would have been, by far.
     fn has_moved(&self) -> bool {
-        let (Some(shift), Some([a, b]), Some(least)) = (self.shift, self.means(), self.least.latency) else {
-            return false;
-        };
+        let (Some(shift), Some([a, b])) = (self.shift, self.means()) else { return false };
         let factor = if shift.effect > 0.0 { b / a } else { a / b };
-        shift.effect.abs() >= MIN_EFFECT && factor >= least
+        shift.effect.abs() >= MIN_EFFECT && factor >= self.least.latency.unwrap_or(WORTH_A_LOOK)
     }
 
     /// Whether it is of commands that were read in part.

@@ -1,6 +1,7 @@
 //! Two digests beside each other: what is told of a steady recording cut in half, and of one that got heavier.
 
 use crate::synthetic::{app, operation, shape};
+use sonar_core::significance::MIN_EFFECT;
 use sonar_core::{Digest, Execution, Operation, Record, Source, Timestamp};
 use sonar_view::compare::{Change, ComparedSide, ComparedSources, DigestComparison, NotJudged};
 use sonar_view::kit::Zone;
@@ -314,6 +315,11 @@ fn what_moved_far_but_varies_too_much_is_not_unchanged() {
                 pair.not_judged == Some(NotJudged::Varies),
                 text.contains("it varies too much to tell from chance") && text.contains("mean latency"),
                 "{text}"
+            );
+            // Also where no factor would have been seen.
+            assert!(
+                pair.verdict != Change::Same || pair.shift.unwrap().effect < MIN_EFFECT,
+                "{slow}: {text}"
             );
             (pair.verdict, pair.not_judged)
         })
