@@ -5,6 +5,7 @@ docs/security.md has what was found. `SNAPSHOTS=overwrite` writes it there.
 
 import contextlib
 import ctypes
+import difflib
 import os
 import pathlib
 import platform
@@ -12,6 +13,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 
 import pytest
 import takeover
@@ -63,12 +65,12 @@ class Victim:
 
 
 @pytest.fixture
-def around(tmp_path):
+def around():
     """What may be reached. The helpers of TLS and stacks may look at each process, so the victims are strangers to them."""
-    folder = tmp_path / "around"
-    folder.mkdir()
-    open_to_all(folder)
     with contextlib.ExitStack() as stack:
+        # Not below pytest's folder: each run of pytest that begins closes that to other users.
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        open_to_all(folder)
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         local = stack.enter_context(socket.socket(socket.AF_UNIX))
         path = folder / "socket"
@@ -350,7 +352,9 @@ def compare(found, opened):
     if os.environ.get("SNAPSHOTS") == "overwrite":
         PAGE.write_text(before + BEGIN + "\n" + measured + "\n" + END + after)
     else:
-        assert expected.strip().splitlines() == measured.strip().splitlines()
+        lines = [text.strip().splitlines() for text in (expected, measured)]
+        differ = difflib.unified_diff(*lines, PAGE.name, "measured", n=0, lineterm="")
+        assert lines[0] == lines[1], "\n".join(differ)
 
 
 def in_words(places):
