@@ -71,6 +71,20 @@ def sleeps(thread):
 
 
 @contextlib.contextmanager
+def in_background(work):
+    """Runs `work(stop)` in a thread until the end of the block, where the event `stop` is set. What it raises is raised
+    there."""
+    stop = threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(work, stop)
+        try:
+            yield
+        finally:
+            stop.set()
+        running.result()
+
+
+@contextlib.contextmanager
 def held_at_its_output(*arguments, prefix=()):
     """A program that waits for its output to be read, after everything else that it does."""
     reading, writing = os.pipe()

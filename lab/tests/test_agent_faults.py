@@ -260,12 +260,10 @@ def test_hostile_traffic_while_the_store_is_slow_is_counted(tmp_path, slow_sync)
     assert undecoded > 0 or coverage["messages"] > coverage["messages_decoded"], coverage
 
 
-@contextlib.contextmanager
 def visitors(folder, ports, logs):
     """Servers that come and go, one each minute, with a line each second in the log of the one that is there."""
-    done = threading.Event()
 
-    def run():
+    def run(done):
         for visit in itertools.count():
             at = visit % len(ports)
             with answering_mongod(folder, ports[at]):
@@ -275,13 +273,7 @@ def visitors(folder, ports, logs):
                         return
             done.wait(5)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+    return labkit.in_background(run)
 
 
 @pytest.mark.alone

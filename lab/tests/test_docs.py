@@ -16,7 +16,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 
 import pymongo
 import pytest
@@ -63,20 +62,14 @@ def skeleton(line):
 @contextlib.contextmanager
 def profiler(folder):
     with mongod("6.0") as mock:
-        stop = threading.Event()
 
-        def write():
+        def write(stop):
             while not stop.wait(0.1):
                 if mock.profile()["was"] == 2:
                     mock.write(20)
 
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
+        with labkit.in_background(write):
             yield {"MONGOSONAR_URI": mock.uri}, lambda text: text.replace(ADDRESS, mock.address), mock.address
-        finally:
-            stop.set()
-            writer.join()
 
 
 @contextlib.contextmanager
@@ -85,26 +78,20 @@ def wire(folder):
         client = pymongo.MongoClient(f"mongodb://{address}", appname="shop")
         people = client.shop.people
         people.insert_many({"_id": n, "age": n % 90} for n in range(500))
-        stop = threading.Event()
 
-        def ask():
+        def ask(stop):
             while not stop.wait(0.02):
                 people.find_one({"_id": 7})
                 people.update_one({"_id": 8}, {"$inc": {"age": 1}})
 
-        asker = threading.Thread(target=ask)
-        asker.start()
         port = labkit.port_of(address)
-        try:
+        with labkit.in_background(ask):
             yield (
                 {},
                 lambda text: re.sub(r"mongosonar queries(?! --read)", f"mongosonar queries --port {port}", text),
                 address,
             )
-        finally:
-            stop.set()
-            asker.join()
-            client.close()
+        client.close()
 
 
 @contextlib.contextmanager

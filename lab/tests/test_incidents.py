@@ -349,20 +349,14 @@ def neighbour(_):
 @contextlib.contextmanager
 def without_page_cache(server):
     """Somebody drops the page cache again and again: what the server read from there now comes from the disk."""
-    stop = threading.Event()
     before = server.read_from_disk() - server.read_until_ready
 
-    def drop():
+    def drop(stop):
         while not stop.wait(0.2):
             pathlib.Path("/proc/sys/vm/drop_caches").write_text("1")
 
-    thread = threading.Thread(target=drop)
-    thread.start()
-    try:
+    with labkit.in_background(drop):
         yield
-    finally:
-        stop.set()
-        thread.join()
     during = server.read_from_disk() - server.read_until_ready - before
     assert 10 * before < during, f"{before} bytes came from the disk before, and {during} then"
 
@@ -399,23 +393,15 @@ def test_the_cause_of_an_incident_of_the_machine_is_named_and_nothing_else_is_bl
     assert sentences and words in sentences[0] and not blamed, json.dumps(sentences, indent=1)
 
 
-@contextlib.contextmanager
 def asking(address, rate):
     """A client that asks this server so many times a second."""
-    stop = threading.Event()
 
-    def ask():
+    def ask(stop):
         with pymongo.MongoClient(f"mongodb://{address}/?directConnection=true", appname="shop") as client:
             while not stop.wait(1 / rate):
                 client.lab.orders.find_one({"user": 1})
 
-    asker = threading.Thread(target=ask)
-    asker.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        asker.join()
+    return labkit.in_background(ask)
 
 
 @pytest.mark.parametrize("load", LOADS)

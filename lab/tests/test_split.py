@@ -13,7 +13,6 @@ import re
 import shutil
 import signal
 import subprocess
-import threading
 import time
 
 import pymongo
@@ -129,21 +128,16 @@ class Answered(pymongo.monitoring.CommandListener):
 @contextlib.contextmanager
 def asked_steadily(port):
     """A client that connects now and asks until the end of the block."""
-    stop, answered = threading.Event(), Answered()
+    answered = Answered()
 
-    def run():
+    def run(stop):
         uri = f"mongodb://127.0.0.1:{port}/?directConnection=true"
         with pymongo.MongoClient(uri, appname="lab-steady", event_listeners=[answered]) as connected:
             while not stop.wait(1 / STEADY):
                 ask(connected.lab, {"sleep": 1})
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with labkit.in_background(run):
         yield answered
-    finally:
-        stop.set()
-        thread.join()
 
 
 def stand_still(child, answered):
