@@ -459,7 +459,7 @@ file: string,
 summary: string,
 /** The query; empty if it is not known. */
 query: string,
-/** Server, version and engine; null if none of them is known. */
+/** Server, version and engine, as far as they are known; null if none is. */
 server: string | null,
 /** What stands out, or that nothing does. */
 findings: Array<string>,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { outcome } from "../src/pages/comparison";
+import { notesOf, outcome } from "../src/pages/comparison";
 import { REMARKS } from "../src/pages/digest/advice";
 import { pointsNote } from "../src/pages/digest/charts";
 import { columnsOf } from "../src/pages/digest/columns";
@@ -100,6 +100,11 @@ describe("the coverage", () => {
 });
 
 describe("a comparison", () => {
+  it("states what each side lacks", () => {
+    const sides = [{ notes: [] }, { notes: ["has requests only", "was cut"] }];
+    expect(notesOf({ sides } as unknown as ComparisonDocument)).toEqual(["B has requests only", "B was cut"]);
+  });
+
   it("states how many rows could not be compared", () => {
     const report = {
       changed: 1,

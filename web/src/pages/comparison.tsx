@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import type { Column } from "../parts/columns";
 import { count, exact, fixed, plural, rounded, visible } from "../parts/format";
-import { type Fact, Facts, Shell, spanText, Tile } from "../parts/shell";
+import { type Fact, Facts, Shell, spanText, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { Clock, seconds } from "../parts/time";
 import type { ComparisonDocument, RowPairJson } from "../report";
@@ -60,6 +60,11 @@ export function outcome(report: ComparisonDocument): string {
 }
 
 /** Why a row has its verdict. */
+/** What a reader must know of A and of B before their figures. */
+export function notesOf(report: ComparisonDocument): string[] {
+  return report.sides.flatMap((side, at) => side.notes.map((note) => `${"AB"[at] ?? ""} ${note}`));
+}
+
 function why(row: RowPairJson): string {
   if (row.not_judged === "few calls") return "fewer than 20 calls on a side";
   if (row.not_judged === "few latencies") return "fewer than 20 known latencies on a side";
@@ -165,6 +170,7 @@ export function ComparisonPage({ report }: { report: ComparisonDocument }) {
   );
   return (
     <Shell title="Comparison" about={{ ...report.about, sources: [] }} facts={facts}>
+      <Words tone="bad" lines={notesOf(report)} />
       <h2 id="outcome" class={report.worse ? "worse" : ""}>
         {outcome(report)}
       </h2>
