@@ -160,11 +160,11 @@ pub fn text<W: Write>(view: &ExplainView<'_>, out: &mut Fitting<W>) -> io::Resul
     out.flush()
 }
 
-/// What is said of an output that was cut.
+/// The sentence about an output that was cut.
 const INCOMPLETE: &str =
     "a part of it is missing (left out by a shell or by the server): findings may be missing too.";
 
-/// What is said where there is no finding.
+/// The sentence if there is no finding.
 fn nothing_found(explained: &ExplainedCommand) -> String {
     let why = if explained.is_executed { "" } else { " without figures" };
     format!("Nothing is wrong that can be seen{why}.")
@@ -366,7 +366,7 @@ struct ExplainOutputJson<'a> {
     summary: String,
     /// The query; empty if it is not known.
     query: String,
-    /// Server, version and engine; null if none of them is known.
+    /// Server, version and engine, as far as they are known; null if none is.
     server: Option<String>,
     /// What stands out, or that nothing does.
     findings: Vec<String>,

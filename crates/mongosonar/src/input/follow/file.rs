@@ -221,7 +221,7 @@ impl FileThread {
         Ok(())
     }
 
-    /// A thread that has nothing to do. If it is not known why the last work is late, it is looked for so long.
+    /// An idle thread. If the reason why the last work is late is unknown, it looks for it, for `patience` at most.
     fn worker(&self, late: &mut Option<LateWork>, patience: Duration) -> io::Result<FileWorker> {
         if let Some(before) = late.as_mut().filter(|late| late.worker.is_busy()) {
             // It may have begun meanwhile, and wait for its file system now.
