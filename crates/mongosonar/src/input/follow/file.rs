@@ -221,7 +221,7 @@ impl FileThread {
         Ok(())
     }
 
-    /// An idle thread. If the reason why the last work is late is unknown, it looks for it, for `patience` at most.
+    /// An idle thread. If it is unknown why the last work is late, this waits up to `patience` to find out.
     fn worker(&self, late: &mut Option<LateWork>, patience: Duration) -> io::Result<FileWorker> {
         if let Some(before) = late.as_mut().filter(|late| late.worker.is_busy()) {
             // It may have begun meanwhile, and wait for its file system now.
