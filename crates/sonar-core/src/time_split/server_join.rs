@@ -19,6 +19,8 @@ const MS: u64 = 1_000_000;
 const READ_APART_NS: u64 = MS;
 /// Partners of one operation that are looked at; with more it is ambiguous.
 const MAX_PARTNERS: usize = 64;
+/// Operations of a source that may move to another partner so that one more has one; beyond that it is ambiguous.
+const MAX_MOVED: usize = 1_024;
 /// Operations of a place that are passed over at once if all of them began too late.
 const BLOCK: usize = 64;
 
@@ -385,7 +387,6 @@ impl SideJoining {
         partners: &mut [Option<ServerOperation>],
         is_same: impl Fn(usize, usize) -> bool,
     ) {
-        let mut is_used = vec![false; partners.len()];
         let are_same = |fitting: &[usize]| fitting.iter().all(|other| is_same(fitting[0], *other));
         // Operations of threads that are all that something fits.
         let mut only = vec![0_u32; partners.len()];
@@ -396,26 +397,103 @@ impl SideJoining {
                 fitting.iter().for_each(|number| unlike[*number] = true);
             }
         }
-        // What fits one only cannot give way. The one that ends first fits the fewest of the others.
-        self.found
-            .sort_by_key(|(fitting, operation)| (fitting.len() > 1, operation.end, operation.duration_ns));
-        for (fitting, operation) in self.found.drain(..) {
-            let does_not_matter = match fitting.as_slice() {
-                [one] => only[*one] == 1 && !unlike[*one],
-                several => are_same(several),
+        let found = std::mem::take(&mut self.found);
+        let mut matching = Matching::new(&found, partners.len());
+        // What fits one only cannot give way.
+        for (line, (fitting, _)) in found.iter().enumerate() {
+            if let [one] = fitting.as_slice()
+                && only[*one] == 1
+                && !unlike[*one]
+            {
+                matching.fix(line, *one);
+            }
+        }
+        let mut several = Vec::new();
+        for (line, (fitting, operation)) in found.iter().enumerate() {
+            if fitting.len() == 1 || !are_same(fitting) {
+                continue;
+            }
+            let is_described = |number: &usize| {
+                matching.line_of[*number].is_none()
+                    && partners[*number].as_ref().is_some_and(|partner| partner.is_also_in(operation))
             };
-            let free = || fitting.iter().copied().filter(|number| !is_used[*number]);
             // What the log already says, it says of the same one.
-            let described = free().find(|number| {
-                partners[*number].as_ref().is_some_and(|partner| partner.is_also_in(&operation))
-            });
-            match described.or_else(|| free().next()) {
-                Some(number) if does_not_matter => {
-                    is_used[number] = true;
+            match fitting.iter().copied().find(is_described) {
+                Some(number) => matching.fix(line, number),
+                None => several.push(line),
+            }
+        }
+        several.into_iter().for_each(|line| matching.place(line));
+        let mut number_of = vec![None; found.len()];
+        for (number, line) in matching.line_of.iter().enumerate() {
+            if let Some(line) = line {
+                number_of[*line] = Some(number);
+            }
+        }
+        for ((_, operation), number) in found.into_iter().zip(number_of) {
+            match number {
+                Some(number) => {
                     self.counts.joined += 1;
                     partners[number].get_or_insert(operation);
                 }
-                _ => self.counts.ambiguous += 1,
+                None => self.counts.ambiguous += 1,
+            }
+        }
+    }
+}
+
+/// Which operation of a source stands for which of a thread, each for one, so that as many as possible have one.
+struct Matching<'a> {
+    /// Operations of the source, with those of threads that they fit.
+    found: &'a [(Vec<usize>, ServerOperation)],
+    /// Of each operation of a thread.
+    line_of: Vec<Option<usize>>,
+    /// It may not be given to another one.
+    is_fixed: Vec<bool>,
+}
+
+impl<'a> Matching<'a> {
+    fn new(found: &'a [(Vec<usize>, ServerOperation)], traced: usize) -> Self {
+        Self { found, line_of: vec![None; traced], is_fixed: vec![false; traced] }
+    }
+
+    fn fix(&mut self, line: usize, number: usize) {
+        self.line_of[number] = Some(line);
+        self.is_fixed[number] = true;
+    }
+
+    /// Finds an operation of a thread for this one. Where all that it fits are taken, others move to what they fit, too
+    /// (an augmenting path), if few enough have to be looked at.
+    fn place(&mut self, line: usize) {
+        // Which line wants each operation of a thread, in the order in which they were reached.
+        let mut wanted_by = HashMap::<usize, usize, RandomState>::default();
+        let mut lines = vec![line];
+        let mut next = 0;
+        while let Some(&line) = lines.get(next) {
+            next += 1;
+            for &number in &self.found[line].0 {
+                if self.is_fixed[number] || wanted_by.contains_key(&number) {
+                    continue;
+                }
+                wanted_by.insert(number, line);
+                match self.line_of[number] {
+                    None => return self.shift(number, &wanted_by),
+                    Some(holder) if lines.len() < MAX_MOVED => lines.push(holder),
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Gives an operation of a thread to the line that wants it, what that line had to the one that wants that, and so on.
+    fn shift(&mut self, free: usize, wanted_by: &HashMap<usize, usize, RandomState>) {
+        let mut number = free;
+        while let Some(&line) = wanted_by.get(&number) {
+            let before = self.found[line].0.iter().copied().find(|one| self.line_of[*one] == Some(line));
+            self.line_of[number] = Some(line);
+            match before {
+                Some(before) => number = before,
+                None => return,
             }
         }
     }
@@ -629,6 +707,48 @@ mod tests {
         assert!(given_up.iter().all(|took| *took < kept[0]));
     }
 
+    /// How many lines can have an operation of a thread for themselves, if lines that fit only one have it before all
+    /// others, unless several do.
+    fn most_joined(threads: &[(u64, u64)], lines: &[(u64, u64)]) -> u64 {
+        fn finds(
+            line: usize,
+            fitting: &[Vec<usize>],
+            taken: &mut [Option<usize>],
+            seen: &mut [bool],
+        ) -> bool {
+            for &number in &fitting[line] {
+                if std::mem::replace(&mut seen[number], true) {
+                    continue;
+                }
+                if taken[number].is_none_or(|holder| finds(holder, fitting, taken, seen)) {
+                    taken[number] = Some(line);
+                    return true;
+                }
+            }
+            false
+        }
+        let fits = |(end, took): &(u64, u64), (start, length): &(u64, u64)| {
+            logged(0, *end.max(took), *took).fits(&traced(0, *start, start + length))
+        };
+        let all = |line| {
+            (0..threads.len()).filter(|number| fits(line, &threads[*number])).take(MAX_PARTNERS).collect()
+        };
+        let mut fitting: Vec<Vec<usize>> = lines.iter().map(all).collect();
+        let singles: Vec<usize> = fitting.iter().filter(|one| one.len() == 1).map(|one| one[0]).collect();
+        let is_fixed = |number: &usize| {
+            let is_unlike = fitting.iter().any(|one| one.len() == MAX_PARTNERS && one.contains(number));
+            !is_unlike && singles.iter().filter(|one| *one == number).count() == 1
+        };
+        let fixed: Vec<usize> = singles.iter().copied().filter(is_fixed).collect();
+        fitting.retain(|one| one.len() > 1 && one.len() < MAX_PARTNERS);
+        fitting.iter_mut().for_each(|one| one.retain(|number| !fixed.contains(number)));
+        let mut taken = vec![None; threads.len()];
+        let found = (0..fitting.len())
+            .filter(|line| finds(*line, &fitting, &mut taken, &mut vec![false; threads.len()]))
+            .count();
+        (fixed.len() + found) as u64
+    }
+
     proptest! {
         /// Where it does not matter which operation of a thread it is: none is used twice, and each fits.
         #[test]
@@ -651,6 +771,7 @@ mod tests {
             for ((_, traced), partner) in &result.joined {
                 prop_assert!(partner.fits(traced));
             }
+            prop_assert_eq!(result.log.joined, most_joined(&threads, &lines));
             let mut seen: Vec<_> = result.joined.iter().map(|((number, _), _)| number).collect();
             seen.extend(result.alone.iter().map(|(number, _)| number));
             seen.sort_unstable();
