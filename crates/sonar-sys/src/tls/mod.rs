@@ -177,6 +177,11 @@ impl TlsTracer {
         found.is_ok_and(|found| found.is_some())
     }
 
+    /// Whether programs are attached to an open file.
+    pub fn is_attached(&self, file: &File) -> bool {
+        self.probes.are_in(file)
+    }
+
     /// Attaches to an open file in which `sites` were found, for all processes that map it, of which this one is about to be
     /// followed; those that are not followed cost half a microsecond a call. A file that it is attached to already is left
     /// as it is. The probes end with the process that attached them, or when others need their room and no process is

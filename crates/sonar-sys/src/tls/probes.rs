@@ -1,7 +1,7 @@
 //! Attaches programs to calls of a TLS library.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -55,6 +55,12 @@ pub(crate) struct ProbedFile {
     inode: u64,
 }
 
+impl From<&Metadata> for ProbedFile {
+    fn from(file: &Metadata) -> Self {
+        Self { device: file.dev(), inode: file.ino() }
+    }
+}
+
 /// The files to which programs are attached, until this is dropped.
 pub(crate) struct TlsProbes {
     files: HashMap<ProbedFile, Vec<Link>>,
@@ -85,6 +91,11 @@ impl TlsProbes {
         self.files.len() >= MAX_FILES
     }
 
+    /// Whether they are attached to this file.
+    pub(crate) fn are_in(&self, file: &File) -> bool {
+        file.metadata().is_ok_and(|about| self.files.contains_key(&ProbedFile::from(&about)))
+    }
+
     /// Detaches the programs from all files but these.
     pub(crate) fn keep(&mut self, is_kept: impl Fn(&ProbedFile) -> bool) {
         self.files.retain(|file, _| is_kept(file));
@@ -105,7 +116,7 @@ impl TlsProbes {
         let about = file
             .metadata()
             .map_err(|error| TraceError::Attach { why: format!("cannot look at it: {error}") })?;
-        let id = ProbedFile { device: about.dev(), inode: about.ino() };
+        let id = ProbedFile::from(&about);
         if self.files.contains_key(&id) {
             return Ok(id);
         }

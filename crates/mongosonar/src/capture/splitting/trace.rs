@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use sonar_core::time_split::ConnectionSample;
 use sonar_core::words::plural;
+use sonar_sys::Host;
 use sonar_sys::ebpf::TraceError;
 use sonar_sys::host::process::RunningProgram;
 use sonar_sys::split::{FollowedProcess, MAX_PROCESSES, SplitEvent, SplitLosses, SplitTracer, ThreadTime};
@@ -19,7 +20,7 @@ use super::open_files::{FileId, OpenFiles};
 use super::operation_matcher::{OperationMatcher, SplitSink};
 use super::plan::SplitPlan;
 use super::waits::WaitClassifier;
-use crate::capture::tls::{EncryptedAccess, TlsLibrary};
+use crate::capture::tls::{EncryptedAccess, TlsLibrary, WithholdingProcess, look_apart, may_attach, watched};
 use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep};
 use crate::io::process::refused;
@@ -40,6 +41,8 @@ pub struct SplitHelpers {
     plan: SplitPlan,
     /// The TLS libraries of processes that have one, where encrypted operations are divided.
     libraries: Vec<(u32, TlsLibrary)>,
+    /// Processes that attaching to them may wait for.
+    withholding: Vec<WithholdingProcess>,
     refused: RefusedServers,
 }
 
@@ -64,6 +67,7 @@ impl SplitHelpers {
             EncryptedAccess::Off => Vec::new(),
             EncryptedAccess::Cheap | EncryptedAccess::AnyCost => TlsLibrary::read_apart(&numbers(processes)),
         };
+        let withholding = if libraries.is_empty() { None } else { look_apart() };
         let files = OpenFiles::new(plan.confined, plan.files);
         let mut classifier = WaitClassifier::new(classes, processes, plan)?;
         let tracer = SplitTracer::start(&[], connections, plan.room).map_err(refused)?;
@@ -75,16 +79,19 @@ impl SplitHelpers {
         }
         // From now on only that helper decides which processes are traced, or nobody.
         tracer.give_up_control().context("cannot give up the control of what is traced")?;
-        Ok(Self { tracer, files, classifier, plan, libraries, refused: without_place })
+        let withholding = withholding.unwrap_or_default();
+        Ok(Self { tracer, files, classifier, plan, libraries, withholding, refused: without_place })
     }
 
     /// Begins to trace the threads.
     pub fn trace(self) -> SplitTrace {
-        let Self { mut tracer, files, classifier, plan, libraries, refused } = self;
+        let Self { mut tracer, files, classifier, plan, libraries, withholding, refused } = self;
         start_order::take(StartStep::Opened);
         let followed = tracer.followed();
         for (process, library) in &libraries {
-            if let Err(error) = attach_tls(&mut tracer, library, plan.encrypted) {
+            let attached = may_attach(&withholding, Host::live().user(*process))
+                .and_then(|()| attach_tls(&mut tracer, library, plan.encrypted));
+            if let Err(error) = attached {
                 eprintln!(
                     "mongosonar: the time of encrypted operations of process {process} cannot be divided: {error:#}"
                 );
@@ -121,7 +128,8 @@ fn follow_chosen(tracer: &SplitTracer, chosen: &[RunningProgram]) -> Result<Vec<
 /// Attaches to the TLS library of a process.
 fn attach_tls(tracer: &mut SplitTracer, library: &TlsLibrary, encrypted: EncryptedAccess) -> Result<()> {
     let sites = library.sites(encrypted == EncryptedAccess::AnyCost)?;
-    Ok(tracer.attach_tls(library.file()?, &sites)?)
+    let (file, say) = (library.file()?, |note| eprintln!("mongosonar: {note}"));
+    Ok(watched(library.name(), say, || tracer.attach_tls(file, &sites))?)
 }
 
 /// The threads of some servers, traced until this is dropped.

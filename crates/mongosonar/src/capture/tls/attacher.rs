@@ -3,7 +3,7 @@
 //! It keeps the privileges that attaching takes after the rest of mongosonar has dropped them, and accepts one message
 //! only: [`watch_sockets_on_use`]. The probes end with it, and it ends with mongosonar.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use sonar_sys::tls::{MAX_PROCESSES, PlaintextSource, TlsRoom, TlsTracer};
 
 use super::library::TlsLibrary;
 use super::process_searches::{ProcessSearches, SearchResult};
+use super::withheld_memory::{WithheldMemory, may_attach, watched};
 use crate::capture::args::Range;
 use crate::capture::ports::CapturedPorts;
 use crate::confinement::helper_capabilities::READING_TLS;
@@ -172,6 +173,9 @@ fn serve(
         has_probes: false,
         seen: SeenProcesses::default(),
         searches: ProcessSearches::new(TlsLibrary::of),
+        memory: WithheldMemory::of(Host::live()),
+        withheld: HashSet::new(),
+        notes: socket.try_clone()?,
     };
     for look in 0u32.. {
         if listened.follows() && look % RARELY == RARELY - 1 {
@@ -259,6 +263,12 @@ struct Attacher<'a> {
     seen: SeenProcesses,
     /// Look for the libraries of processes.
     searches: ProcessSearches<Option<TlsLibrary>>,
+    /// Finds out which processes attaching would wait for.
+    memory: WithheldMemory,
+    /// Of which it was said that they are not read, because of another one that withholds its memory.
+    withheld: HashSet<u32>,
+    /// Says that attaching does not end, meanwhile.
+    notes: UnixStream,
 }
 
 /// The ports, and who serves them.
@@ -346,6 +356,7 @@ impl Attacher<'_> {
         if !all.is_empty() {
             self.tracer.leave_all_but(&all).ok();
             self.searches.keep(&all);
+            self.withheld.retain(|process| all.contains(process));
         }
         let mut candidates = self.seen.candidates(all, Instant::now(), at_all);
         candidates.retain(|process| self.task.wants(*process));
@@ -393,6 +404,15 @@ impl Attacher<'_> {
         if !self.tracer.has_room() && !placed.contains(&process) {
             return self.turn_away(process).into_iter().collect();
         }
+        let has_probes = library.file().is_ok_and(|file| self.tracer.is_attached(file));
+        if !has_probes && let Err(why) = may_attach(&self.memory.look(), ports.host.user(process)) {
+            // It is tried again, and said once.
+            self.seen.note(process, SeenProcess::Later);
+            let name = library.name();
+            let note =
+                || format!("encrypted connections of process {process} are not read in {name} now: {why:#}");
+            return self.withheld.insert(process).then(|| AttacherNews::Note(note())).into_iter().collect();
+        }
         let mut news: Vec<AttacherNews> = self.make_room(process, placed).into_iter().collect();
         let note = match self.attach(process, &library, ports) {
             Ok(true) => {
@@ -438,7 +458,10 @@ impl Attacher<'_> {
 
     /// Returns whether the process is followed now.
     fn attach(&mut self, process: u32, library: &TlsLibrary, ports: &ServedPorts<'_>) -> Result<bool> {
-        self.tracer.attach(process, library.file()?, &library.sites(self.task.any_cost)?)?;
+        let (file, sites) = (library.file()?, library.sites(self.task.any_cost)?);
+        // Whoever asks for notes receives them meanwhile. If that fails, the next one does, too.
+        let say = |note| drop(send(&mut self.notes, &AttacherNews::Note(note)));
+        watched(library.name(), say, || self.tracer.attach(process, file, &sites))?;
         self.has_probes = true;
         if self.sockets != SocketWatch::OnUse {
             self.tracer.attach_sockets()?;

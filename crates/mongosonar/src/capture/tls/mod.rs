@@ -4,6 +4,7 @@
 mod attacher;
 mod library;
 mod process_searches;
+mod withheld_memory;
 
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -22,6 +23,7 @@ use sonar_sys::tls::{PlaintextSource, TlsLosses, TlsTracer};
 use self::attacher::AttacherNews;
 pub use self::attacher::AttacherTask;
 pub use self::library::TlsLibrary;
+pub use self::withheld_memory::{WithholdingProcess, look_apart, may_attach, watched};
 use super::changes::{CaptureChange, ChangeSenders};
 use super::pipeline::Pipeline;
 use super::source::{CaptureSource, CaptureWork};
