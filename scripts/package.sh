@@ -84,7 +84,8 @@ TEXT
 nfpm=$PWD/target/tools/nfpm-$nfpm_version/nfpm
 if [ ! -x "$nfpm" ]; then
     say "installing nfpm $nfpm_version"
-    GOBIN=$(dirname "$nfpm") go install "github.com/goreleaser/nfpm/v2/cmd/nfpm@$nfpm_version"
+    # As the programs of the lab are built, so that what both import is compiled once.
+    GOBIN=$(dirname "$nfpm") go install -trimpath "github.com/goreleaser/nfpm/v2/cmd/nfpm@$nfpm_version"
 fi
 
 work=$(mktemp -d)

@@ -8,7 +8,7 @@
 set -euo pipefail
 
 case " $* " in
-*" --crate-name sonar_core "*" --test "* | *" --crate-name it "*" --test "*) set -- "$@" -C opt-level=0 ;;
+*" --crate-name sonar_core "*" --test "* | *" --crate-name sonar_decode "*" --test "* | *" --crate-name it "*" --test "*) set -- "$@" -C opt-level=0 ;;
 esac
 # Not what Cargo asks of the compiler before it builds.
 case " $* " in

@@ -7,8 +7,8 @@ use std::path::Path;
 use sonar_fuzz::mutate::{Random, mutate};
 use sonar_fuzz::targets::TARGETS;
 
-/// So many changed inputs for each target.
-const CHANGED: usize = 5_000;
+/// So many changed inputs for each target. With `LONG=1`, libFuzzer has minutes for each.
+const CHANGED: usize = 2_000;
 
 /// Runs a target with an input. One that fails is left where libFuzzer leaves those that it finds.
 fn run(name: &str, input: &[u8]) {

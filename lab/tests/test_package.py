@@ -230,6 +230,7 @@ def is_static(program):
 
 
 @pytest.mark.skipif(not shutil.which("lintian"), reason="lintian is not installed")
+@pytest.mark.skipif(not os.environ.get("LONG"), reason="it computes for a quarter of a minute; LONG=1 lets it run")
 def test_lintian_finds_no_error(packages):
     command = ["lintian", "--allow-root", "--fail-on", "error,warning", only(packages, "*.deb")]
     if not is_static(labkit.MONGOSONAR):

@@ -35,7 +35,7 @@ def encrypted(address, directory):
     def openssl(*arguments):
         subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
 
-    new = ["req", "-newkey", "rsa:2048", "-nodes"]
+    new = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     openssl(
         *new, "-x509", "-days", "2", "-keyout", directory / "authority.key", "-out", authority, "-subj", "/CN=authority"
     )

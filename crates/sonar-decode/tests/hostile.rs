@@ -363,7 +363,7 @@ fn gaps_that_are_never_filled() {
 
 /// How many connections, shapes and cursors come: several times the caps, or as many as `HOSTILE_ROUNDS` says.
 fn rounds() -> u32 {
-    std::env::var("HOSTILE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300_000)
+    std::env::var("HOSTILE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(150_000)
 }
 
 #[test]

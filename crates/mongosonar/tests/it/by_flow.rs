@@ -9,7 +9,9 @@ use crate::support::*;
 use bson::{Document, doc};
 use sonar_decode::testing::{Conversation, ConversationEnd, OwnedPacket, op_msg, pcap};
 
-const ALL: [&str; 4] = ["mongod-4.0-mixed", "mongod-4.0-sharded", "mongod-4.4-minutes", "mongod-4.4-oplog"];
+/// Of a server, and of a sharded cluster.
+const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
+const MORE_RECORDINGS: [&str; 2] = ["mongod-4.4-minutes", "mongod-4.4-oplog"];
 
 /// Asks for every kind of output.
 const WAYS: [&str; 6] = [
@@ -23,7 +25,7 @@ const WAYS: [&str; 6] = [
 
 /// The numbers of threads beside one: more than there are processors is what differs most from one.
 fn several() -> &'static [u32] {
-    if std::env::var_os("LONG").is_some() { &[2, 3, 8] } else { &[3] }
+    if is_long() { &[2, 3, 8] } else { &[3] }
 }
 
 /// What a command wrote, and how it ended.
@@ -113,7 +115,8 @@ impl Clients {
 #[test]
 fn recordings_of_real_servers() {
     let folder = Folder::new("recordings-by-flow");
-    for name in ALL {
+    let more = MORE_RECORDINGS.into_iter().filter(|_| is_long());
+    for name in RECORDINGS.into_iter().chain(more) {
         let found = all_the_same(&recording(name), &folder);
         assert!(found.contains("\"kind\":\"summary\""), "{name}");
     }
@@ -154,7 +157,8 @@ fn the_shapes_of_a_full_table() {
         clients.ask(n * 7, &doc! {"count": format!("c{n}"), "$db": "s"}, &doc! {"n": 1, "ok": 1.0});
     }
     let file = clients.file(&folder, "shapes.pcap");
-    the_same(&file, &folder, &["--interval 100ms --limit 3", "--each", "--csv"]);
+    let more = ["--interval 100ms --limit 3", "--csv"].into_iter().filter(|_| is_long());
+    the_same(&file, &folder, &["--each"].into_iter().chain(more).collect::<Vec<_>>());
     let summary = summary(&read(&file, "--json --limit 1 --threads 3"));
     assert!(summary["coverage"]["shapes_folded"].as_u64().unwrap() > 0, "{summary}");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::trace::{CALLED_MONGOD, IDLE, Oracle, Recorded, Tracer};
-use crate::support::{Folder, run, text};
+use crate::support::{Folder, is_long, run, text};
 
 /// A folder `db` with a collection of a mebibyte, and a mongod that has it open, so that tracing can begin.
 fn server(folder: &Folder) -> (String, Oracle) {
@@ -119,7 +119,7 @@ fn a_mongod_that_becomes_another_program_is_left() {
 #[test]
 fn live_outlasts_more_turtle_files_than_there_are_numbers() {
     let _alone = alone();
-    let days = if std::env::var_os("LONG").is_some() { 30 } else { 14 };
+    let days = if is_long() { 30 } else { 14 };
     let checkpoints = 60 * 24 * days;
     let folder = Folder::new("io-months");
     let (db, mut server) = server(&folder);

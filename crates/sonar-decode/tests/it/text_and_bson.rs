@@ -166,7 +166,7 @@ fn filter() -> impl Strategy<Value = Document> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_500))]
+    #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("LONG").is_some() { 1_500 } else { 400 }))]
 
     #[test]
     fn a_find_has_one_shape_in_every_form(filter in filter(), sort in "[a-z]{1,4}", limit in 0i32..3, hint in any::<bool>()) {

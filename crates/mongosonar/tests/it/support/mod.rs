@@ -15,6 +15,11 @@ use sonar_decode::io_file::{FileEntry, RecordingWriter, ThreadEntry};
 /// The recordings of a real server, by the folder's name.
 pub const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
 
+/// `LONG=1`: the long form of tests that have one.
+pub fn is_long() -> bool {
+    std::env::var_os("LONG").is_some()
+}
+
 /// A file of the fixtures.
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
