@@ -118,9 +118,6 @@ spare_lane() {
 if [ -n "${LONG:-}" ]; then
     export REPLAY_KILLS=${REPLAY_KILLS:-1000} STORE_KILLS=${STORE_KILLS:-300} STORE_POWER_FAILURES=${STORE_POWER_FAILURES:-100}
     export HOSTILE_ROUNDS=${HOSTILE_ROUNDS:-1000000}
-else
-    # Each run has the same cases, so more of them find something only in a changed program.
-    export PROPTEST_CASES=${PROPTEST_CASES:-64}
 fi
 spare_lane &
 spare=$!

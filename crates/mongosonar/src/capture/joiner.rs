@@ -138,7 +138,7 @@ impl Joiner {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::mpsc::{SyncSender, sync_channel};
+    use std::sync::mpsc::{Sender, channel};
 
     use proptest::prelude::*;
     use sonar_core::{Class, Identity, Row, ShapeId, ShapeInfo, Source, Subject};
@@ -183,12 +183,12 @@ mod tests {
         assert_eq!(joiner.held(), 5);
     }
 
-    fn joiner(threads: usize) -> (SyncSender<ThreadWindow>, Joiner) {
-        let (to, from) = sync_channel(10_000);
+    fn joiner(threads: usize) -> (Sender<ThreadWindow>, Joiner) {
+        let (to, from) = channel();
         (to, Joiner::new(from, threads))
     }
 
-    fn send(to: &SyncSender<ThreadWindow>, thread: usize, (interval, count, next): (u64, u64, Option<u64>)) {
+    fn send(to: &Sender<ThreadWindow>, thread: usize, (interval, count, next): (u64, u64, Option<u64>)) {
         let (window, interval, next) = (window(interval, count), at(interval), next.map(at));
         to.send(ThreadWindow { thread, window, interval, next, held: 0 }).unwrap();
     }

@@ -137,7 +137,7 @@ fn succeeded(output: &Output) {
 /// A few kills, or as many as `REPLAY_KILLS` says.
 #[test]
 fn a_replay_that_is_killed_loses_at_most_the_open_window() {
-    let kills: u64 = std::env::var("REPLAY_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
+    let kills: u64 = std::env::var("REPLAY_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(24);
     let folder = Folder::new("kills");
     let inputs = Inputs { capture: unpacked("mongod-4.4-minutes"), folder: Folder::new("kills-inputs") };
     let files = inputs.at(START);

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, channel};
 
 use proptest::prelude::*;
 use sonar_core::history::CollectorKind;
@@ -96,7 +96,7 @@ impl LogAgent {
         let follower = FileFollower::new(FollowedPath(server.log()), None, from).unwrap();
         let now = at(server.second);
         let following = LogFollowing { server: local(PORT), start, now, begun: now, knows_settings: false };
-        let (to, parts) = sync_channel(100_000);
+        let (to, parts) = channel();
         Self {
             log: FollowedLog::new(follower, LogReader::new(LogSettings::default()), following),
             windows: WindowCutter::new(move |part| to.send(part).is_ok()),
