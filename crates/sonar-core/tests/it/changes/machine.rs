@@ -90,6 +90,8 @@ fn a_cause_of_the_machine_explains_only_what_it_can_cause() {
     let own = processors([20.0, 99.0], [10.0, 168.0], [1.0, 2.5]);
     // Others became busy, but left enough.
     let enough = processors([5.0, 40.0], [5.0, 5.0], [1.0, 1.5]);
+    // Others had nearly all of them before, and threads that waited.
+    let as_before = processors([99.0, 99.5], [1.0, 1.0], [12.0, 13.8]);
     for (figures, grown, expected) in [
         (&cached, Some(Read), Some(MachineCause::PageCache)),
         (&cached, Some(Fault), Some(MachineCause::PageCache)),
@@ -105,6 +107,7 @@ fn a_cause_of_the_machine_explains_only_what_it_can_cause() {
         (&neighbour, Some(Read), None),
         (&own, Some(RunQueue), None),
         (&enough, Some(RunQueue), None),
+        (&as_before, Some(RunQueue), None),
     ] {
         let found = compare_figures(figures, grown, 30);
         let expected: Vec<_> = expected.into_iter().map(|cause| (cause, 1)).collect();
