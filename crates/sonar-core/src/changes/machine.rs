@@ -76,7 +76,11 @@ impl Course {
         }
         let middle = f64::midpoint(self.usual(), self.now());
         let is_new = |value: f64| if upwards { value >= middle } else { value <= middle };
-        self.after.iter().find(|(_, value)| is_new(*value)).map(|(at, _)| *at)
+        let first = self.after.iter().position(|(_, value)| is_new(*value))?;
+        // It may have begun within the window before, which then lies between both.
+        let between = first.checked_sub(1).and_then(|at| self.after.get(at));
+        let began = between.filter(|(_, value)| is_beyond(*value)).or_else(|| self.after.get(first))?;
+        Some(began.0)
     }
 
     fn figure(&self, what: &'static str, unit: FigureUnit) -> MachineFigure {

@@ -377,6 +377,10 @@ fn a_cause_can_cause_its_effect_and_comes_shortly_before_it() {
         (EventKind::ServerStart, (301, ""), &stopped, false),
         (EventKind::ServerStop, (301, ""), &stopped, true),
         (EventKind::ServerStop, (301, ""), &slow, false),
+        // The last of six operations a second was at 299.9 s: the next one was due long before.
+        (EventKind::StateChange, (300, ""), &stopped, true),
+        (EventKind::StateChange, (305, ""), &stopped, false),
+        (EventKind::ServerCrash, (305, ""), &stopped, true),
         (EventKind::LongCheckpoint, (301, ""), &slow, true),
         (EventKind::LongCheckpoint, (301, ""), &often, false),
         (EventKind::CpuThrottled, (298, ""), &slow, true),

@@ -20,13 +20,16 @@ fn compare_figures(figures: &[Moved<'_>], grown: Option<TimePart>, from: u64) ->
 }
 
 /// The same with parts of their time that grew by so many milliseconds, and with events.
-fn compare_with(
-    figures: &[Moved<'_>],
-    (grown, from): (&[(TimePart, f64)], u64),
-    events: &[Event],
-) -> HistoryChanges {
+fn compare_with(figures: &[Moved<'_>], grown: (&[(TimePart, f64)], u64), events: &[Event]) -> HistoryChanges {
+    let windows = windows_with(figures, grown);
+    let (before, after) = windows.split_at(30);
+    find(&ChangeInput { before, after, later: &[], events, alpha: ALPHA }, ComparisonKind::Block)
+}
+
+/// The windows of these.
+fn windows_with(figures: &[Moved<'_>], (grown, from): (&[(TimePart, f64)], u64)) -> Vec<HistoryWindow> {
     let mut noise = Noise(23);
-    let windows: Vec<_> = (0..33)
+    (0..33)
         .map(|at| {
             let is_slow = at >= from;
             let load = Load { latency_ns: if is_slow { 9 * MS } else { MS }, ..FIND };
@@ -53,9 +56,7 @@ fn compare_with(
             }
             window
         })
-        .collect();
-    let (before, after) = windows.split_at(30);
-    find(&ChangeInput { before, after, later: &[], events, alpha: ALPHA }, ComparisonKind::Block)
+        .collect()
 }
 
 /// The causes that are named, with how many changes each explains.
@@ -161,6 +162,14 @@ fn what_moves_after_its_effect_is_no_cause() {
     // The finds were slow three windows earlier.
     let found = compare_figures(&cached, Some(TimePart::Read), 27);
     assert_eq!(causes(&found), [], "{found:#?}");
+    // One window is enough: both are known by windows.
+    for (from, expected) in [(29, None), (30, Some((MachineCause::PageCache, 1)))] {
+        let windows = windows_with(&cached, (&[(TimePart::Read, GROWN_MS)], from));
+        let (before, after) = windows.split_at(29);
+        let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+        let found = find(&input, ComparisonKind::Block);
+        assert_eq!(causes(&found), Vec::from_iter(expected), "from {from}: {found:#?}");
+    }
 }
 
 #[test]

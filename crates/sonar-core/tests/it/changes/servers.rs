@@ -90,6 +90,41 @@ fn a_storm_of_connections_is_named() {
 }
 
 #[test]
+fn a_rise_of_connections_is_the_storms_and_not_that_of_another_new_application() {
+    let key = SeriesKey {
+        subject: SeriesSubject::Server,
+        server: SERVER,
+        name: "".into(),
+        metric: "connections.open".into(),
+    };
+    let analyst = Load { shape: 9, app: ("analyst", "1.0"), calls: 12, latency_ns: 500 * MS, ..FIND };
+    let mut noise = Noise(21);
+    let mut windows: Vec<HistoryWindow> = Vec::new();
+    for at in 0..33 {
+        let loads = [FIND, analyst];
+        let mut window = window(at, if at < 30 { &loads[..1] } else { &loads }, &mut noise);
+        let open = if at < 31 { 12.0 + noise.next() } else { 312.0 };
+        let start = window.window.start;
+        window.sample(&key, start, open, 10.0);
+        windows.push(window);
+    }
+    let (before, after) = windows.split_at(30);
+    let storm = event(315, EventKind::ConnectionStorm, "");
+    let rise_of = |events: &[Event]| {
+        let input = ChangeInput { before, after, later: &[], events, alpha: ALPHA };
+        let found = find(&input, ComparisonKind::Block);
+        let has_level = |change: &&HistoryChange| of_server(&change.effects).is_some();
+        let has_series = |change: &&HistoryChange| {
+            change.effects.iter().any(|effect| matches!(effect.what, ChangeKind::Series(_)))
+        };
+        let name = |change: &HistoryChange| change.what.name();
+        [found.changes.iter().find(has_level).map(name), found.changes.iter().find(has_series).map(name)]
+    };
+    assert_eq!(rise_of(&[storm]), [Some("event"); 2]);
+    assert_eq!(rise_of(&[]), [Some("application"); 2], "without a storm it may be the application's");
+}
+
+#[test]
 fn what_one_shape_explains_is_not_told_twice() {
     for after in [
         [Load { calls: 600, ..FIND }, UPDATE],
