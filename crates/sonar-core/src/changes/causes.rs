@@ -35,7 +35,8 @@ pub(super) fn explain(
     for other in others {
         // Applications end with their server.
         match causes.iter().position(|cause| ends(cause, &other, sides)) {
-            Some(at) => causes[at].effects.push(other),
+            // The shapes that stop with the server are its effects, too, and have the same cost.
+            Some(at) => causes[at].effects.push(HistoryChange { cost_ns: 0.0, ..other }),
             None => causes.push(other),
         }
     }
@@ -69,6 +70,8 @@ pub(super) fn explain(
         cause.cost_ns = match &cause.what {
             // All of its time is new, also that of shapes which others run too.
             ChangeKind::Application(app) if app.versions_before.is_empty() && !app.has_ended => app.time_ns,
+            // What it no longer asks, also of shapes which others run too.
+            ChangeKind::Application(app) if app.has_ended => cause.cost_ns.min(of_effects),
             _ => of_effects,
         };
     }
@@ -77,6 +80,8 @@ pub(super) fn explain(
     let first = sides.around(sides.span()).from;
     causes.retain(|cause| match &cause.what {
         ChangeKind::Machine(what) => !cause.effects.is_empty() || machine::stands_alone(what),
+        // That an application of few operations has ended shows only later.
+        ChangeKind::Application(app) if app.has_ended => true,
         _ => !cause.effects.is_empty() || extent(cause, sides).to >= first,
     });
     causes.extend(beside_new_shapes(rest, sides));

@@ -163,6 +163,25 @@ fn an_application_that_was_unknown_before_is_not_new() {
     assert!(changes.changes.iter().any(is_app), "{changes:#?}");
 }
 
+#[test]
+fn an_application_of_few_operations_has_ended_after_a_longer_silence() {
+    // Three operations of a second each in a window: a block of three windows is too short to miss them in.
+    let report = Load { calls: 3, latency_ns: 1_000 * MS, ..REPORT };
+    let mut noise = Noise(3);
+    let mut scan = Scan::new(&[], ALPHA, 60);
+    for at in 0..60 {
+        let loads = [FIND, report];
+        let count = if (20..30).contains(&at) { 2 } else { 1 };
+        scan.push(window(at, &loads[..count], &mut noise));
+    }
+    let moments = scan.finish();
+    assert_eq!(told(&moments).0, [1, 1], "{moments:#?}");
+    let is_end =
+        |change: &&HistoryChange| matches!(&change.what, ChangeKind::Application(app) if app.has_ended);
+    let end = moments.iter().flat_map(|moment| &moment.changes.changes).find(is_end).unwrap();
+    assert_eq!((end.since.unix_ns() / 1_000 / MS - 1_700_000_000) / WIDTH_S, 29);
+}
+
 /// The seconds of a moment, and the kinds of its events.
 fn shown(moments: &[ScanMoment]) -> Vec<(u64, u64, Vec<EventKind>)> {
     let second = |at: Timestamp| at.unix_ns() / 1_000 / MS - 1_700_000_000;
