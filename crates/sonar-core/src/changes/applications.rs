@@ -155,20 +155,34 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     changes
 }
 
-/// Operations before and after on connections that were there before the capture, so that their application is not known,
-/// by server and shape.
-struct UnknownCalls(BTreeMap<(Endpoint, ShapeId), [u64; 2]>);
+/// Operations of a shape on connections that were there before the capture, so that their application is not known.
+#[derive(Default)]
+struct UnknownShape {
+    /// By window.
+    before: BTreeMap<usize, u64>,
+    after: u64,
+}
+
+/// The same by server and shape.
+struct UnknownCalls(BTreeMap<(Endpoint, ShapeId), UnknownShape>);
 
 impl UnknownCalls {
     fn gather(sides: &Sides<'_>) -> Self {
-        let mut unknown: BTreeMap<(Endpoint, ShapeId), [u64; 2]> = BTreeMap::new();
-        for (place, side) in [ComparedSpan::Before, ComparedSpan::After].into_iter().enumerate() {
-            for row in sides.windows(side).iter().flat_map(served) {
-                let apps = row.observed().apps.iter();
-                let shares = apps.filter(|(app, _)| app.joined_late && app.name.is_empty());
-                let calls: u64 = shares.map(|(_, share)| share.calls).sum();
-                if calls > 0 {
-                    unknown.entry((row.server, row.shape().id)).or_default()[place] += calls;
+        let mut unknown: BTreeMap<(Endpoint, ShapeId), UnknownShape> = BTreeMap::new();
+        for side in [ComparedSpan::Before, ComparedSpan::After] {
+            for (index, window) in sides.windows(side).iter().enumerate() {
+                for row in served(window) {
+                    let apps = row.observed().apps.iter();
+                    let shares = apps.filter(|(app, _)| app.joined_late && app.name.is_empty());
+                    let calls: u64 = shares.map(|(_, share)| share.calls).sum();
+                    if calls == 0 {
+                        continue;
+                    }
+                    let of_shape = unknown.entry((row.server, row.shape().id)).or_default();
+                    match side {
+                        ComparedSpan::After => of_shape.after += calls,
+                        _ => *of_shape.before.entry(index).or_default() += calls,
+                    }
                 }
             }
         }
@@ -182,21 +196,35 @@ impl UnknownCalls {
             let is_after = event.at <= sides.span().to && seen.last_window <= event.at;
             event.kind == EventKind::AgentStart && is_after
         });
-        let now = self.0.iter().filter(|((of, _), [_, after])| *of == server && *after > 0);
+        let now = self.0.iter().filter(|((of, _), unknown)| *of == server && unknown.after > 0);
         now.map(|((_, shape), _)| shape).any(|shape| has_restarted || seen.shapes_before.contains(shape))
     }
 
-    /// Whether an application may have run its operations on such connections before. Then fewer operations of the same
-    /// shapes are of those now; what it alone runs is new.
+    /// Whether an application may have run its operations on such connections until shortly before. Then fewer operations
+    /// of the same shapes are of those now; what it alone runs is new.
     fn may_be(&self, seen: &SeenApplication, server: Endpoint, sides: &Sides<'_>) -> bool {
-        let rate = |count: u64, side| count as f64 / sides.windows(side).len().max(1) as f64;
+        let after = sides.windows(ComparedSpan::After).len().max(1) as f64;
         let fewer = |(shape, calls): (&ShapeId, &u64)| {
-            let [before, after] = self.0.get(&(server, *shape)).copied().unwrap_or_default();
-            let fewer = rate(before, ComparedSpan::Before) - rate(after, ComparedSpan::After);
-            fewer.clamp(0.0, rate(*calls, ComparedSpan::After))
+            let Some(unknown) = self.0.get(&(server, *shape)) else { return 0.0 };
+            let fewer = unknown.rate_before(sides) - unknown.after as f64 / after;
+            fewer.clamp(0.0, *calls as f64 / after)
         };
         let fewer: f64 = seen.shapes.iter().map(fewer).sum();
-        fewer >= MIN_UNKNOWN * rate(seen.calls, ComparedSpan::After)
+        fewer >= MIN_UNKNOWN * seen.calls as f64 / after
+    }
+}
+
+impl UnknownShape {
+    /// Operations in a window shortly before: whoever ran them may have paused for as long before it connected again.
+    fn rate_before(&self, sides: &Sides<'_>) -> f64 {
+        let windows = sides.windows(ComparedSpan::Before).len();
+        let recent = sides.windows(ComparedSpan::Recent).len();
+        let rate = |to: usize| {
+            let from = to.saturating_sub(recent);
+            let calls: u64 = self.before.range(from..to).map(|(_, calls)| calls).sum();
+            calls as f64 / (to - from).max(1) as f64
+        };
+        rate(windows).max(rate(windows.saturating_sub(recent)))
     }
 }
 
