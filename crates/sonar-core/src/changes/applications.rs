@@ -115,6 +115,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             calls: seen.calls,
             time_ns: seen.time_ns,
             has_ended: false,
+            pause_ns: None,
         };
         let found =
             |what: ApplicationChange, since| HistoryChange::new(server, since, ChangeKind::Application(what));
@@ -226,6 +227,14 @@ impl UnknownShape {
         };
         rate(windows).max(rate(windows.saturating_sub(recent)))
     }
+}
+
+/// When operations of an application on a server last ended in a window, as far as its figures show it; `None` if it ran
+/// none there.
+pub fn last_run(window: &HistoryWindow, server: Endpoint, name: &str) -> Option<Timestamp> {
+    let rows = served(window).filter(|row| row.server == server);
+    let its = rows.filter(|row| row.observed().apps.iter().any(|(app, _)| *app.name == *name));
+    its.map(|row| row.figures().last_seen.min(window.window.end)).max()
 }
 
 fn gather(sides: &Sides<'_>) -> BTreeMap<(Endpoint, Box<str>), SeenApplication> {

@@ -293,6 +293,8 @@ pub struct ApplicationChange {
     pub time_ns: f64,
     /// Whether it has ended: it ran all the time, and now no more.
     pub has_ended: bool,
+    /// How long no operation of it was seen before, in nanoseconds; `None` unless it is new and known to have run earlier.
+    pub pause_ns: Option<u64>,
 }
 
 /// A collection that grew, with its indexes.

@@ -68,7 +68,13 @@ pub(super) fn evidence(change: &HistoryChange, zone: &Zone) -> Vec<String> {
             let time = Nanos(app.time_ns as u64);
             vec![match app.has_ended {
                 true => format!("{calls} before, which took {time}{driver}; none after"),
-                false => format!("{calls} {}, which took {time}{driver}; none before", until(change, zone)),
+                false => {
+                    let before = app.pause_ns.map_or_else(
+                        || "none before".to_owned(),
+                        |pause_ns| format!("none in the {} before", Nanos(pause_ns)),
+                    );
+                    format!("{calls} {}, which took {time}{driver}; {before}", until(change, zone))
+                }
             }]
         }
         ChangeKind::Shape(shape) if shape.ways.first() == Some(&ShapeWay::New) => {
@@ -136,7 +142,16 @@ fn application(app: &ApplicationChange, effects: &[HistoryChange]) -> String {
     match app.versions_before.as_slice() {
         [] => {
             let opened = opened(effects).map_or_else(String::new, |opened| format!(", and {opened}"));
-            format!("the application {} is new{opened}", app.name)
+            match app.pause_ns {
+                Some(pause_ns) => {
+                    let pause = Nanos(pause_ns);
+                    format!(
+                        "the application {} is new again{opened}: it was last seen {pause} before",
+                        app.name
+                    )
+                }
+                None => format!("the application {} is new{opened}", app.name),
+            }
         }
         before => format!(
             "the application {} uses another version of its driver: {driver} {version}, before {}",
@@ -412,6 +427,30 @@ mod tests {
         assert_eq!(words, "4h04m more waiting, by about 732 operations at a time");
         assert_eq!(cost_within(26e9, 30 * s), "26.0s more waiting");
         assert_eq!(cost_within(-1e15, s), cost(-1e15));
+    }
+
+    #[test]
+    fn an_application_that_was_seen_earlier_is_new_again() {
+        let app = |pause_ns| ApplicationChange {
+            name: "worker".into(),
+            driver: <_>::default(),
+            versions_before: Vec::new(),
+            calls: 528,
+            time_ns: 2.5e9,
+            has_ended: false,
+            pause_ns,
+        };
+        let words = |pause_ns| {
+            let what = ChangeKind::Application(app(pause_ns));
+            let change = HistoryChange::new(Endpoint::default(), Timestamp::default(), what);
+            (sentence(&change), evidence(&change, &Zone::utc()).remove(0))
+        };
+        let (said, figures) = words(None);
+        assert_eq!(said, "the application worker is new");
+        assert!(figures.ends_with("which took 2.50s; none before"), "{figures}");
+        let (said, figures) = words(Some(720_000_000_000));
+        assert_eq!(said, "the application worker is new again: it was last seen 12m00s before");
+        assert!(figures.ends_with("which took 2.50s; none in the 12m00s before"), "{figures}");
     }
 
     #[test]
