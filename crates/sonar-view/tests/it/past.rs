@@ -298,6 +298,40 @@ fn an_application_that_the_history_knows_is_new_again() {
 }
 
 #[test]
+fn what_began_before_a_span_is_no_change_in_it() {
+    let slow = Load { latency_ms: 30, ..USUAL };
+    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, slow);
+    let began = |when| {
+        let report = changes(&history, when, None).unwrap();
+        all_changes(&report).iter().map(|one| one["since_ns"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(began(span(500, 900)), [at(600).unix_ns()]);
+    for from in [610, 620, 630, 640] {
+        assert_eq!(began(span(from, 900)), [0; 0], "from second {from}");
+    }
+}
+
+#[test]
+fn a_change_has_the_same_figures_however_long_the_span_is() {
+    // Every second minute another shape comes for three windows.
+    let job = |minute| Load { shape: 10 + minute, ..OTHER };
+    let history = history_of(0..3_000, |second| match (second / 60, second % 60) {
+        (minute @ 18..49, 0..30) if minute % 2 == 0 => vec![(USUAL, "api"), (job(minute), "api")],
+        _ => vec![(USUAL, "api")],
+    });
+    let last = |from| {
+        let report = changes(&history, span(from, 3_000), None).unwrap();
+        let mut changes = all_changes(&report).into_iter();
+        let last = changes.find(|one| one["figures"]["namespace"] == "shop.orders58").cloned();
+        last.unwrap_or_else(|| panic!("{report}"))
+    };
+    let short = last(2_860);
+    // Its first operation began right before second 2880.
+    assert_eq!(short["from_ns"], at(2_870).unix_ns(), "{short}");
+    assert_eq!(last(0), short);
+}
+
+#[test]
 fn the_digest_of_a_span_has_its_rows() {
     let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, OTHER);
     let rows = |by| DigestRows { by, classes: ClassSet::ALL };
