@@ -312,6 +312,19 @@ fn what_began_before_a_span_is_no_change_in_it() {
 }
 
 #[test]
+fn the_figures_of_a_change_begin_with_it_whatever_comes_next() {
+    let faster = Load { latency_ms: 1, calls: 120, ..USUAL };
+    let slower = Load { latency_ms: 5, ..USUAL };
+    let history = FakeReader::default().with(0..620, USUAL).with(620..630, faster).with(630..900, slower);
+    let report = changes(&history, span(500, 900), None).unwrap();
+    let changes = all_changes(&report);
+    let is_faster = |one: &&&serde_json::Value| one["sentence"].as_str().unwrap().contains("faster");
+    let change = changes.iter().find(is_faster).unwrap_or_else(|| panic!("{report}"));
+    assert_eq!([&change["since_ns"], &change["from_ns"]], [at(620).unix_ns(); 2], "{change}");
+    assert_eq!(change["figures"]["after"]["calls"], faster.calls, "{change}");
+}
+
+#[test]
 fn a_change_has_the_same_figures_however_long_the_span_is() {
     // Every second minute another shape comes for three windows.
     let job = |minute| Load { shape: 10 + minute, ..OTHER };
