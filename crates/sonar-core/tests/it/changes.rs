@@ -553,6 +553,23 @@ fn a_level_that_leaves_its_range_is_context_and_judged() {
     assert!(found(&steady).is_empty());
 }
 
+#[test]
+fn a_level_that_moved_earlier_is_no_context() {
+    let key = SeriesKey {
+        subject: SeriesSubject::Process,
+        server: SERVER,
+        name: "".into(),
+        metric: "process.threads".into(),
+    };
+    for (moved_at, is_context) in [(30, true), (29, true), (26, false)] {
+        let windows = with_series(&key, |at| if at < moved_at { 18.0 } else { 24.0 });
+        let (before, after) = windows.split_at(30);
+        let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+        let found = find(&input, ComparisonKind::Block);
+        assert_eq!(!found.context.is_empty(), is_context, "moved in window {moved_at}: {found:#?}");
+    }
+}
+
 fn size_of(subject: SeriesSubject, name: &str, metric: &str) -> SeriesKey {
     SeriesKey { subject, server: SERVER, name: name.into(), metric: metric.into() }
 }
