@@ -846,7 +846,7 @@ export type NamedCounts = { [name in string]: number };
 /** Which shape it is. */
 export type NamedShapeJson = { shape_id: string, command: string, namespace: string, shape: string, };
 
-export type NewApplicationJson = { name: string, driver: string | null, version: string | null, versions_before: Array<string>, calls: number, time_ns: number, has_ended: boolean, };
+export type NewApplicationJson = { name: string, driver: string | null, version: string | null, versions_before: Array<string>, calls: number, time_ns: number, has_ended: boolean, pause_ns: number | null, };
 
 /** What a log tells beside operations. */
 export type NoticesJson = { accepted: number, ended: number, most_open: number | null, versions: Array<string>, starts: Array<ServerStartJson>, clients: Array<LogClientJson>, slow_replies: SlowRepliesJson, messages: Array<LogMessageJson>, messages_other: number, };

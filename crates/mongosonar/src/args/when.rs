@@ -384,6 +384,17 @@ impl WrittenEnds {
         self.from.is_none() && self.to.is_none()
     }
 
+    /// That the end is a time of the day after the beginning and, at `now`, still to come, in words; `None` if it is not.
+    pub fn note(&self, span: Span, zone: &Zone, now: Timestamp) -> Option<String> {
+        let Moment::OfDay(NamedDay::Latest, _) = self.to?.moment else { return None };
+        let day = |at: Timestamp| zone.clock(at).div_euclid(MS_PER_DAY);
+        let is_later = self.from.is_some() && day(span.to) > day(span.from) && span.to > now;
+        is_later.then(|| {
+            let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
+            format!("--to is the first such time after {from}: {to}, which is still to come")
+        })
+    }
+
     /// The span between them; an end that was not given is that of what is stored.
     ///
     /// # Errors
@@ -534,6 +545,22 @@ mod tests {
         }
         let backwards = parse_span("now..-2h").unwrap().resolve(&Zone::utc(), NOW).unwrap_err();
         assert!(backwards.0.contains("must end after it begins"));
+    }
+
+    #[test]
+    fn an_end_on_the_next_day_that_is_still_to_come_is_told() {
+        let zone = Zone::utc();
+        let note = |from: &str, to: &str| {
+            let ends = WrittenEnds { from: parse_time(from).ok(), to: parse_time(to).ok() };
+            let span = WrittenSpan::new(ends.from.unwrap(), ends.to.unwrap()).resolve(&zone, NOW).unwrap();
+            ends.note(span, &zone, NOW)
+        };
+        let said = "--to is the first such time after 2026-05-06T05:00:00Z: 2026-05-07T04:00:00Z, which is still to come";
+        assert_eq!(note("05:00", "04:00").as_deref(), Some(said));
+        // It is over, is of the same day, or was written with its day.
+        for (from, to) in [("yesterday 23:00", "01:00"), ("05:00", "14:00"), ("05:00", "2026-05-07T04:00")] {
+            assert_eq!(note(from, to), None, "{from} to {to}");
+        }
     }
 
     #[test]

@@ -57,7 +57,11 @@ impl StoredHistory {
 /// # Errors
 /// It ends before it begins, or is still to come.
 pub fn between(history: &HistoryView<'_>, ends: WrittenEnds, zone: &Zone) -> Result<Span> {
-    Ok(history.asked(ends.in_zone(zone, history.extent())?, zone)?)
+    let span = ends.in_zone(zone, history.extent())?;
+    if let Some(note) = ends.note(span, zone, when::now()) {
+        eprintln!("mongosonar: {note}");
+    }
+    Ok(history.asked(span, zone)?)
 }
 
 /// The span that `--from` and `--to` ask for; the last hour without them.

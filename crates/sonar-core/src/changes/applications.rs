@@ -16,6 +16,10 @@ const MIN_UNKNOWN: f64 = 0.5;
 /// The fewest windows, besides the first, in which an application must have run to have ended.
 const MIN_RUN: usize = 2;
 
+/// How many windows before the span an application may have run last to be one that has ended: one that ran few operations
+/// has to be silent for longer than the span.
+const MAX_SILENT: usize = 6;
+
 /// One application: its operations after, and the versions of its driver on both sides.
 #[derive(Default)]
 struct SeenApplication {
@@ -48,22 +52,43 @@ impl SeenApplication {
         else {
             return false;
         };
-        let after = sides.windows(ComparedSpan::After);
+        let silent_before = windows - last - 1;
         // It may have ended within the first window.
-        let is_silent = self.last_after.is_none_or(|at| at == 0);
+        let is_silent = self.last_after.is_none_or(|at| at == 0 && silent_before == 0);
+        let is_recent = silent_before <= if sides.is_adjacent { MAX_SILENT } else { 0 };
         // What ran for a moment only has not ended.
         let has_gone_on = last - first >= MIN_RUN;
-        if !is_silent || !has_gone_on || after.len() < 2 || last + 1 < windows {
+        if !is_silent || !has_gone_on || !is_recent || sides.windows(ComparedSpan::After).len() < 2 {
             return false;
         }
-        let calls: u64 = self.calls_before.values().sum();
         let places: Vec<usize> = self.calls_before.keys().copied().collect();
         let pause = places.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
-        let is_silent =
-            |(at, window): &(usize, &HistoryWindow)| Some(*at) != self.last_after && seen.is_observed(window);
-        let silent = after.iter().enumerate().filter(is_silent).count();
-        let expected = calls as f64 / (last - first + 1) as f64 * silent as f64;
-        silent > 2 * (pause - 1) && expected >= MIN_EXPECTED && (-expected).exp() <= sides.alpha()
+        let since_last = sides.windows(ComparedSpan::Before).iter().skip(last + 1);
+        let silent_s =
+            since_last.map(|window| seen.seconds(window)).sum::<f64>() + self.silent_s(sides, seen);
+        let run_s = self.run_s(sides, seen);
+        let calls: u64 = self.calls_before.values().sum();
+        let expected = calls as f64 / run_s.max(1e-9) * silent_s;
+        let is_unusual = silent_s > 2.0 * (pause - 1) as f64 * run_s / (last - first + 1) as f64;
+        is_unusual && expected >= MIN_EXPECTED && (-expected).exp() <= sides.alpha()
+    }
+
+    /// Seconds before that were observed, from its first window to its last one.
+    fn run_s(&self, sides: &Sides<'_>, seen: SeenServer) -> f64 {
+        let first = self.calls_before.keys().next().copied().unwrap_or(0);
+        let last = self.calls_before.keys().next_back().copied().unwrap_or(0);
+        let run = sides.windows(ComparedSpan::Before).iter().take(last + 1).skip(first);
+        run.map(|window| seen.seconds(window)).sum()
+    }
+
+    /// Seconds after that were observed and in which it does not run any more.
+    fn silent_s(&self, sides: &Sides<'_>, seen: SeenServer) -> f64 {
+        sides.observed_s_since(self.last_seen, seen)
+    }
+
+    /// How long its operations would have taken in these, in nanoseconds.
+    fn spared_ns(&self, sides: &Sides<'_>, seen: SeenServer) -> f64 {
+        self.time_before_ns / self.run_s(sides, seen).max(1e-9) * self.silent_s(sides, seen)
     }
 }
 
@@ -90,10 +115,10 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             calls: seen.calls,
             time_ns: seen.time_ns,
             has_ended: false,
+            pause_ns: None,
         };
-        let mut add = |what: ApplicationChange, since| {
-            changes.push(HistoryChange::new(server, since, ChangeKind::Application(what)));
-        };
+        let found =
+            |what: ApplicationChange, since| HistoryChange::new(server, since, ChangeKind::Application(what));
         if !was_there {
             // Of a server that nobody observed before, everything is new.
             if !sides.knows_server_before(observed) && !announced(&name) {
@@ -106,7 +131,7 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             let is_beyond_chance = sides.all_after(observed, seen.calls) <= sides.alpha();
             if is_beyond_chance || seen.time_ns >= LONG_NS as f64 || announced(&name) {
                 let driver = seen.after.iter().max_by_key(|(_, calls)| **calls).map(|(driver, _)| driver);
-                add(change(driver.cloned().unwrap_or_default(), Vec::new()), since);
+                changes.push(found(change(driver.cloned().unwrap_or_default(), Vec::new()), since));
             }
             continue;
         }
@@ -114,7 +139,9 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
             let driver = seen.before.last().cloned().unwrap_or_default();
             let (calls, time_ns) = (seen.calls_before.values().sum(), seen.time_before_ns);
             let last = seen.last_seen;
-            add(ApplicationChange { calls, time_ns, has_ended: true, ..change(driver, Vec::new()) }, last);
+            let what = ApplicationChange { calls, time_ns, has_ended: true, ..change(driver, Vec::new()) };
+            let cost_ns = 0.0 - seen.spared_ns(sides, observed);
+            changes.push(HistoryChange { cost_ns, ..found(what, last) });
             continue;
         }
         for (driver, calls) in &seen.after {
@@ -122,27 +149,41 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
                 seen.before.iter().filter(|known| known.0 == driver.0).map(|known| known.1.clone()).collect();
             let is_new = !before.is_empty() && !before.contains(&driver.1) && !driver.1.is_empty();
             if is_new && sides.all_after(observed, *calls) <= sides.alpha() {
-                add(change(driver.clone(), before), since);
+                changes.push(found(change(driver.clone(), before), since));
             }
         }
     }
     changes
 }
 
-/// Operations before and after on connections that were there before the capture, so that their application is not known,
-/// by server and shape.
-struct UnknownCalls(BTreeMap<(Endpoint, ShapeId), [u64; 2]>);
+/// Operations of a shape on connections that were there before the capture, so that their application is not known.
+#[derive(Default)]
+struct UnknownShape {
+    /// By window.
+    before: BTreeMap<usize, u64>,
+    after: u64,
+}
+
+/// The same by server and shape.
+struct UnknownCalls(BTreeMap<(Endpoint, ShapeId), UnknownShape>);
 
 impl UnknownCalls {
     fn gather(sides: &Sides<'_>) -> Self {
-        let mut unknown: BTreeMap<(Endpoint, ShapeId), [u64; 2]> = BTreeMap::new();
-        for (place, side) in [ComparedSpan::Before, ComparedSpan::After].into_iter().enumerate() {
-            for row in sides.windows(side).iter().flat_map(served) {
-                let apps = row.observed().apps.iter();
-                let shares = apps.filter(|(app, _)| app.joined_late && app.name.is_empty());
-                let calls: u64 = shares.map(|(_, share)| share.calls).sum();
-                if calls > 0 {
-                    unknown.entry((row.server, row.shape().id)).or_default()[place] += calls;
+        let mut unknown: BTreeMap<(Endpoint, ShapeId), UnknownShape> = BTreeMap::new();
+        for side in [ComparedSpan::Before, ComparedSpan::After] {
+            for (index, window) in sides.windows(side).iter().enumerate() {
+                for row in served(window) {
+                    let apps = row.observed().apps.iter();
+                    let shares = apps.filter(|(app, _)| app.joined_late && app.name.is_empty());
+                    let calls: u64 = shares.map(|(_, share)| share.calls).sum();
+                    if calls == 0 {
+                        continue;
+                    }
+                    let of_shape = unknown.entry((row.server, row.shape().id)).or_default();
+                    match side {
+                        ComparedSpan::After => of_shape.after += calls,
+                        _ => *of_shape.before.entry(index).or_default() += calls,
+                    }
                 }
             }
         }
@@ -156,22 +197,44 @@ impl UnknownCalls {
             let is_after = event.at <= sides.span().to && seen.last_window <= event.at;
             event.kind == EventKind::AgentStart && is_after
         });
-        let now = self.0.iter().filter(|((of, _), [_, after])| *of == server && *after > 0);
+        let now = self.0.iter().filter(|((of, _), unknown)| *of == server && unknown.after > 0);
         now.map(|((_, shape), _)| shape).any(|shape| has_restarted || seen.shapes_before.contains(shape))
     }
 
-    /// Whether an application may have run its operations on such connections before. Then fewer operations of the same
-    /// shapes are of those now; what it alone runs is new.
+    /// Whether an application may have run its operations on such connections until shortly before. Then fewer operations
+    /// of the same shapes are of those now; what it alone runs is new.
     fn may_be(&self, seen: &SeenApplication, server: Endpoint, sides: &Sides<'_>) -> bool {
-        let rate = |count: u64, side| count as f64 / sides.windows(side).len().max(1) as f64;
+        let after = sides.windows(ComparedSpan::After).len().max(1) as f64;
         let fewer = |(shape, calls): (&ShapeId, &u64)| {
-            let [before, after] = self.0.get(&(server, *shape)).copied().unwrap_or_default();
-            let fewer = rate(before, ComparedSpan::Before) - rate(after, ComparedSpan::After);
-            fewer.clamp(0.0, rate(*calls, ComparedSpan::After))
+            let Some(unknown) = self.0.get(&(server, *shape)) else { return 0.0 };
+            let fewer = unknown.rate_before(sides) - unknown.after as f64 / after;
+            fewer.clamp(0.0, *calls as f64 / after)
         };
         let fewer: f64 = seen.shapes.iter().map(fewer).sum();
-        fewer >= MIN_UNKNOWN * rate(seen.calls, ComparedSpan::After)
+        fewer >= MIN_UNKNOWN * seen.calls as f64 / after
     }
+}
+
+impl UnknownShape {
+    /// Operations in a window shortly before: whoever ran them may have paused for as long before it connected again.
+    fn rate_before(&self, sides: &Sides<'_>) -> f64 {
+        let windows = sides.windows(ComparedSpan::Before).len();
+        let recent = sides.windows(ComparedSpan::Recent).len();
+        let rate = |to: usize| {
+            let from = to.saturating_sub(recent);
+            let calls: u64 = self.before.range(from..to).map(|(_, calls)| calls).sum();
+            calls as f64 / (to - from).max(1) as f64
+        };
+        rate(windows).max(rate(windows.saturating_sub(recent)))
+    }
+}
+
+/// When operations of an application on a server last ended in a window, as far as its figures show it; `None` if it ran
+/// none there.
+pub fn last_run(window: &HistoryWindow, server: Endpoint, name: &str) -> Option<Timestamp> {
+    let rows = served(window).filter(|row| row.server == server);
+    let its = rows.filter(|row| row.observed().apps.iter().any(|(app, _)| *app.name == *name));
+    its.map(|row| row.figures().last_seen.min(window.window.end)).max()
 }
 
 fn gather(sides: &Sides<'_>) -> BTreeMap<(Endpoint, Box<str>), SeenApplication> {

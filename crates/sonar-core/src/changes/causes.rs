@@ -35,7 +35,8 @@ pub(super) fn explain(
     for other in others {
         // Applications end with their server.
         match causes.iter().position(|cause| ends(cause, &other, sides)) {
-            Some(at) => causes[at].effects.push(other),
+            // The shapes that stop with the server are its effects, too, and have the same cost.
+            Some(at) => causes[at].effects.push(HistoryChange { cost_ns: 0.0, ..other }),
             None => causes.push(other),
         }
     }
@@ -69,6 +70,8 @@ pub(super) fn explain(
         cause.cost_ns = match &cause.what {
             // All of its time is new, also that of shapes which others run too.
             ChangeKind::Application(app) if app.versions_before.is_empty() && !app.has_ended => app.time_ns,
+            // What it no longer asks, also of shapes which others run too.
+            ChangeKind::Application(app) if app.has_ended => cause.cost_ns.min(of_effects),
             _ => of_effects,
         };
     }
@@ -77,6 +80,8 @@ pub(super) fn explain(
     let first = sides.around(sides.span()).from;
     causes.retain(|cause| match &cause.what {
         ChangeKind::Machine(what) => !cause.effects.is_empty() || machine::stands_alone(what),
+        // That an application of few operations has ended shows only later.
+        ChangeKind::Application(app) if app.has_ended => true,
         _ => !cause.effects.is_empty() || extent(cause, sides).to >= first,
     });
     causes.extend(beside_new_shapes(rest, sides));
@@ -111,7 +116,7 @@ fn with_their_storms(causes: Vec<HistoryChange>, sides: &Sides<'_>) -> Vec<Histo
     let (storms, mut others): (Vec<_>, Vec<_>) = causes
         .into_iter()
         .partition(|cause| matches!(&cause.what, ChangeKind::Event(events) if is_storm(events)));
-    for storm in storms {
+    for mut storm in storms {
         let is_its = |cause: &&mut HistoryChange| {
             let distance = cause.since.since(storm.since).max(storm.since.since(cause.since));
             let is_new = matches!(&cause.what, ChangeKind::Application(app)
@@ -121,6 +126,11 @@ fn with_their_storms(causes: Vec<HistoryChange>, sides: &Sides<'_>) -> Vec<Histo
         match others.iter_mut().filter(is_its).max_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns)) {
             Some(app) => {
                 app.cost_ns += storm.cost_ns;
+                // How many connections are open now says it of both.
+                let is_of_server = |effect: &HistoryChange| matches!(effect.what, ChangeKind::Server(_));
+                let (levels, own) = storm.effects.into_iter().partition(is_of_server);
+                storm.effects = own;
+                app.effects.extend::<Vec<_>>(levels);
                 app.effects.insert(0, storm);
             }
             None => others.push(storm),
@@ -280,16 +290,15 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
         }
         (ChangeKind::Event(events), ChangeKind::Shape(shape)) => {
             let near = events.iter().filter(|event| is_near(event.at, change, sides));
-            near.filter_map(|event| explains(event, shape)).max()
+            let before = near.filter(|event| !had_stopped_before(shape, change.since, event));
+            before.filter_map(|event| explains(event, shape)).max()
         }
         (ChangeKind::Application(app), ChangeKind::Server(of_server)) => {
             let is_its = of_server.applications.first() == Some(&app.name);
             let is_more = of_server.levels.iter().all(|level| level.after > level.before);
             let is_less = of_server.levels.iter().all(|level| level.after < level.before);
             // Who opened connections may run fewer operations than others do.
-            let is_connected = |level: &ServerLevel| level.measure == ServerMeasure::Connections;
-            let may_be =
-                is_its || (!of_server.levels.is_empty() && of_server.levels.iter().all(is_connected));
+            let may_be = is_its || is_of_connections(of_server);
             match app.has_ended {
                 true => (is_less && !of_server.levels.is_empty()).then_some(1),
                 false => (is_in_time && may_be && is_more && app.versions_before.is_empty()).then_some(3),
@@ -298,12 +307,17 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
         (ChangeKind::Event(events), ChangeKind::Server(of_server)) => {
             let is_of_machine =
                 |event: &&Event| event.kind == EventKind::OutOfMemory && event.server.port == 0;
-            let mut near =
+            let near =
                 events.iter().filter(|event| !is_of_machine(event) && is_near(event.at, change, sides));
-            near.any(|event| can_move(event.kind, of_server)).then_some(1)
+            let moving = near.filter(|event| can_move(event.kind, of_server));
+            // The connections of a storm are counted. Of an application it is only known that it came at the same time.
+            let opened =
+                |event: &Event| event.kind == EventKind::ConnectionStorm && is_of_connections(of_server);
+            moving.map(|event| if opened(event) { 4 } else { 1 }).max()
         }
         (ChangeKind::Machine(what), ChangeKind::Shape(shape)) => {
-            machine::explains(what, shape).filter(|_| is_in_time)
+            // Both are known by windows.
+            machine::explains(what, shape).filter(|_| is_in_time && cause.since <= change.since)
         }
         (ChangeKind::Machine(_), ChangeKind::Server(of_server)) => {
             let is_slower = |level: &ServerLevel| match level.measure {
@@ -312,7 +326,7 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
                 _ => false,
             };
             let is_hindered = !of_server.levels.is_empty() && of_server.levels.iter().all(is_slower);
-            (is_in_time && is_hindered).then_some(1)
+            (is_in_time && is_hindered && cause.since <= change.since).then_some(1)
         }
         (ChangeKind::Event(events), ChangeKind::Errors(errors)) => {
             let mut near = events.iter().filter(|event| is_near(event.at, change, sides));
@@ -340,6 +354,31 @@ fn is_near(at: Timestamp, change: &HistoryChange, sides: &Sides<'_>) -> bool {
         _ => (width, reach),
     };
     at <= change.since.plus_ns(slack) && change.since <= at.plus_ns(reach)
+}
+
+/// Whether a shape had stopped before an event, which is not its cause then: its last operation is known exactly, and the
+/// next one was due before the event. A server ends after the last operation that it serves, and that a control group
+/// stops threads is known at the end of a period.
+fn had_stopped_before(shape: &ShapeChange, last: Timestamp, event: &Event) -> bool {
+    let rate = shape.before.rate();
+    let is_inexact = is_end_of_server(event.kind)
+        || matches!(event.kind, EventKind::OutOfMemory | EventKind::CpuThrottled);
+    if shape.ways.first() != Some(&ShapeWay::Stopped) || is_inexact || rate <= 0.0 {
+        return false;
+    }
+    last.plus_ns(next_due_ns(rate)) < event.at
+}
+
+/// Within which time the next operation is due at a rate of so many a second, in nanoseconds: by chance it comes later than
+/// that once in twenty times.
+fn next_due_ns(rate: f64) -> u64 {
+    (3.0 * NS_PER_S as f64 / rate) as u64
+}
+
+/// Whether only the connections of a server changed.
+fn is_of_connections(change: &ServerChange) -> bool {
+    let is_connected = |level: &ServerLevel| level.measure == ServerMeasure::Connections;
+    !change.levels.is_empty() && change.levels.iter().all(is_connected)
 }
 
 /// How well an event explains what a shape does, more is better; `None` if it cannot be the cause.
@@ -460,7 +499,7 @@ pub(super) fn began_within(change: &mut HistoryChange, kind: ComparisonKind, sid
         // A shape has stopped when its next operation is missing, not with the last one.
         ChangeKind::Shape(shape) if shape.ways.first() == Some(&ShapeWay::Stopped) => {
             let rate = shape.before.rate();
-            if rate > 0.0 { (3.0 * NS_PER_S as f64 / rate) as u64 } else { 0 }
+            if rate > 0.0 { next_due_ns(rate) } else { 0 }
         }
         // Operations count when they end: the first one may have begun long before.
         ChangeKind::Shape(shape) if matches!(shape.ways.first(), Some(ShapeWay::New | ShapeWay::Again)) => {

@@ -41,6 +41,15 @@ impl HistoryChange {
         Self { server, since, from: since, until: since, cost_ns: 0.0, what, effects: Vec::new() }
     }
 
+    /// Whether [`since`](Self::since) is the start of the first window of a shape that is unlike those before.
+    pub fn is_dated_by_window(&self) -> bool {
+        use ShapeWay::{Faster, Heavier, LessOften, Lighter, MoreOften, Plan, Slower};
+        let is_of_windows = |way: &ShapeWay| {
+            matches!(way, Slower | Faster | Plan | Heavier | Lighter | MoreOften | LessOften)
+        };
+        matches!(&self.what, ChangeKind::Shape(shape) if shape.ways.iter().all(is_of_windows))
+    }
+
     /// The times in which a server wrote no samples, if the change is nothing else.
     pub(super) fn silences(&self) -> Option<&[Event]> {
         match &self.what {
@@ -293,6 +302,8 @@ pub struct ApplicationChange {
     pub time_ns: f64,
     /// Whether it has ended: it ran all the time, and now no more.
     pub has_ended: bool,
+    /// How long no operation of it was seen before, in nanoseconds; `None` unless it is new and known to have run earlier.
+    pub pause_ns: Option<u64>,
 }
 
 /// A collection that grew, with its indexes.

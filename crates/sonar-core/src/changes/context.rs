@@ -3,7 +3,9 @@
 use super::causes::is_end_of_server;
 use super::change::{ChangeKind, HistoryChange, SeriesChange};
 use super::machine;
-use crate::history::metrics;
+use super::servers::CONNECTIONS;
+use crate::files::ThreadRole;
+use crate::history::{EventKind, SeriesKey, metrics};
 
 /// A change moves the figures if it has this share of the time of all changes.
 const MIN_SHARE: f64 = 0.5;
@@ -23,8 +25,16 @@ pub(super) fn with_changes(changes: &mut [HistoryChange], context: Vec<HistoryCh
         if is_told {
             continue;
         }
-        match mover.map(|at| &mut changes[at]).filter(|mover| moves(mover, &one, series)) {
-            Some(mover) => mover.effects.push(one),
+        // Who opened connections is known of those of a storm.
+        let storm = changes.iter().position(|change| {
+            is_of_connections(series)
+                && is_storm(change)
+                && is_about(change, &one)
+                && series.after > series.before
+        });
+        let moved_by = |at: &usize| Some(*at) == storm || moves(&changes[*at], &one, series);
+        match storm.or(mover).filter(moved_by) {
+            Some(at) => changes[at].effects.push(one),
             None => rest.push(one),
         }
     }
@@ -41,11 +51,28 @@ fn load(change: &HistoryChange) -> Option<bool> {
     }
 }
 
+/// Whether a series counts connections, or what serves them.
+fn is_of_connections(series: &SeriesChange) -> bool {
+    let SeriesKey { metric, name, .. } = &series.key;
+    let is_of_clients = **metric == *metrics::THREADS_COUNT.name && **name == *ThreadRole::Client.name();
+    is_of_clients || [CONNECTIONS, metrics::TCP_CONNECTIONS.name].contains(&&**metric)
+}
+
+fn is_storm(change: &HistoryChange) -> bool {
+    matches!(&change.what, ChangeKind::Event(events)
+        if events.iter().any(|event| event.kind == EventKind::ConnectionStorm))
+}
+
+/// Whether a series is of the server of a change, or of the machine.
+fn is_about(change: &HistoryChange, one: &HistoryChange) -> bool {
+    one.server == change.server || one.server.port == 0
+}
+
 fn moves(mover: &HistoryChange, one: &HistoryChange, series: &SeriesChange) -> bool {
     let is_free =
         [metrics::MEMORY_AVAILABLE.name, metrics::FILE_SYSTEM_FREE_BYTES.name].contains(&&*series.key.metric);
     let is_more = (series.after > series.before) != is_free;
-    let is_near = one.server == mover.server || one.server.port == 0;
+    let is_near = is_about(mover, one);
     // What got worse is news, whatever it came with.
     let is_worse = series.judged.is_some_and(|(_, [before, after])| after > before);
     is_near && !is_worse && load(mover) == Some(is_more)

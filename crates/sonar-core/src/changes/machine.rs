@@ -18,6 +18,9 @@ const MIN_DROPPED_BYTES: f64 = 64e6;
 /// Other processes took processors if they use this many more, or if as many more of their threads are ready to run.
 const MIN_TAKEN: f64 = 0.25;
 const MIN_WAITING: f64 = 1.0;
+/// And if that is so many times what it was: one thread more beside ten denies a server nothing that they did not before.
+const MIN_TAKEN_FACTOR: f64 = 1.1;
+const MIN_WAITING_FACTOR: f64 = 1.25;
 /// Nobody waits for a processor on a machine that is busy for less than this share of its time.
 const MIN_BUSY: f64 = 0.7;
 /// A control group throttles if it stops threads in this many per cent of its periods, and in this many more than before.
@@ -56,6 +59,12 @@ impl Course {
         median(self.after.iter().map(|(_, value)| *value).collect())
     }
 
+    /// Whether it grew by at least `more`, and to at least `factor` times what it was.
+    fn grew(&self, more: f64, factor: f64) -> bool {
+        let (usual, now) = (self.usual(), self.now());
+        now - usual >= more && now >= factor * usual
+    }
+
     /// When it left the range that it had right before the span for more than half of the windows, upwards or not;
     /// `None` if it did not.
     fn left(&self, upwards: bool) -> Option<Timestamp> {
@@ -67,7 +76,11 @@ impl Course {
         }
         let middle = f64::midpoint(self.usual(), self.now());
         let is_new = |value: f64| if upwards { value >= middle } else { value <= middle };
-        self.after.iter().find(|(_, value)| is_new(*value)).map(|(at, _)| *at)
+        let first = self.after.iter().position(|(_, value)| is_new(*value))?;
+        // It may have begun within the window before, which then lies between both.
+        let between = first.checked_sub(1).and_then(|at| self.after.get(at));
+        let began = between.filter(|(_, value)| is_beyond(*value)).or_else(|| self.after.get(first))?;
+        Some(began.0)
     }
 
     fn figure(&self, what: &'static str, unit: FigureUnit) -> MachineFigure {
@@ -160,8 +173,8 @@ fn processors(sides: &Sides<'_>, server: Endpoint) -> Option<(Timestamp, Machine
         let own = own(window)? + of_server(window, &metrics::PROCESS_RUN_QUEUE).unwrap_or(0.0) / 100.0;
         Some((of_machine(window, &metrics::TASKS_RUNNING)? - own).max(0.0))
     });
-    let has_taken = taken.now() - taken.usual() >= MIN_TAKEN;
-    let has_waiting = waiting.as_ref().is_some_and(|one| one.now() - one.usual() >= MIN_WAITING);
+    let has_taken = taken.grew(MIN_TAKEN, MIN_TAKEN_FACTOR);
+    let has_waiting = waiting.as_ref().is_some_and(|one| one.grew(MIN_WAITING, MIN_WAITING_FACTOR));
     let is_full = busy.now() >= MIN_BUSY * count;
     let since = [
         taken.left(true).filter(|_| has_taken),

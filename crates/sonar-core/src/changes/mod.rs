@@ -29,6 +29,7 @@ mod stages;
 mod stalls;
 mod tracks;
 
+pub use applications::last_run;
 pub use change::{
     ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrownTime, GrowthChange, HistoryChange,
     HistoryChanges, MAX_CHANGES, MachineCause, MachineChange, MachineFigure, SeriesChange, ServerChange,

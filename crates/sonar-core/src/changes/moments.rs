@@ -311,8 +311,9 @@ fn with_their_shapes(changes: Vec<HistoryChange>) -> Vec<HistoryChange> {
     for shape in shapes {
         let key = runs(&shape);
         if let Some(app) = rest.iter_mut().find(|change| ended(change) == key) {
-            app.cost_ns += shape.cost_ns;
             app.effects.push(shape);
+            // Its own cost is that of all that it ran.
+            app.cost_ns = app.cost_ns.min(app.effects.iter().map(|effect| effect.cost_ns).sum());
             app.effects.sort_by(|a, b| b.cost_ns.abs().total_cmp(&a.cost_ns.abs()));
         }
     }

@@ -14,17 +14,26 @@ const MIN_SHARE: f64 = 0.25;
 /// Factor from the median absolute deviation to the standard deviation of a normal distribution.
 const DEVIATIONS: f64 = 1.4826;
 
-/// Series by key, a value for each window that has one.
-type WindowValues<'a> = BTreeMap<&'a SeriesKey, [Vec<f64>; 2]>;
+/// The level right before must lie at this share of the movement at most: what moved earlier is no part of this change.
+const MAX_MOVED: f64 = 0.5;
+
+/// A series: a value for each window that has one.
+#[derive(Default)]
+struct SeriesValues {
+    before: Vec<f64>,
+    /// Those right before.
+    recent: Vec<f64>,
+    after: Vec<f64>,
+}
 
 /// The series whose level changed, the largest movement first.
 pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     let mut levels = Vec::new();
-    for (key, [before, after]) in values(sides, |subject| {
+    for (key, values) in values(sides, |subject| {
         use SeriesSubject::{Device, FileSystem, Interface, Machine, Member, Process, Server, ThreadRole};
         matches!(subject, Machine | Server | Member | Process | ThreadRole | Device | FileSystem | Interface)
     }) {
-        levels.extend(level(key, before, after));
+        levels.extend(level(key, values));
     }
     let is_bad = |one: &SeriesChange| one.judged.is_some_and(|(_, [before, after])| after > before);
     levels.sort_by(|a, b| is_bad(b).cmp(&is_bad(a)).then(b.score.total_cmp(&a.score)));
@@ -34,14 +43,22 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     levels.into_iter().map(change).collect()
 }
 
-fn values<'a>(sides: &Sides<'a>, wants: impl Fn(SeriesSubject) -> bool) -> WindowValues<'a> {
-    let mut all: WindowValues<'a> = BTreeMap::new();
-    for (place, side) in [ComparedSpan::Before, ComparedSpan::After].into_iter().enumerate() {
+fn values<'a>(
+    sides: &Sides<'a>,
+    wants: impl Fn(SeriesSubject) -> bool,
+) -> BTreeMap<&'a SeriesKey, SeriesValues> {
+    let mut all: BTreeMap<&'a SeriesKey, SeriesValues> = BTreeMap::new();
+    for side in [ComparedSpan::Before, ComparedSpan::Recent, ComparedSpan::After] {
         for window in sides.windows(side) {
             for (key, value) in window.series.iter().filter(|(key, _)| wants(key.subject)) {
-                if let Some(mean) = value.mean() {
-                    all.entry(key).or_default()[place].push(mean);
-                }
+                let Some(mean) = value.mean() else { continue };
+                let values = all.entry(key).or_default();
+                let of_side = match side {
+                    ComparedSpan::Before => &mut values.before,
+                    ComparedSpan::Recent => &mut values.recent,
+                    ComparedSpan::After => &mut values.after,
+                };
+                of_side.push(mean);
             }
         }
     }
@@ -49,7 +66,8 @@ fn values<'a>(sides: &Sides<'a>, wants: impl Fn(SeriesSubject) -> bool) -> Windo
 }
 
 /// Whether the level of a series is outside of what it was, and by how much.
-fn level(key: &SeriesKey, mut before: Vec<f64>, after: Vec<f64>) -> Option<SeriesChange> {
+fn level(key: &SeriesKey, values: SeriesValues) -> Option<SeriesChange> {
+    let SeriesValues { mut before, mut recent, after } = values;
     if before.len() < MIN_BEFORE || after.is_empty() {
         return None;
     }
@@ -74,6 +92,13 @@ fn level(key: &SeriesKey, mut before: Vec<f64>, after: Vec<f64>) -> Option<Serie
         .iter()
         .find(|figure| key.subject == SeriesSubject::Server && *figure.id == *key.metric)
         .map(|figure| (figure, [verdict(figure, median), verdict(figure, now)]));
+    let is_worse = judged.is_some_and(|(_, [before, after])| after > before);
+    recent.sort_by(f64::total_cmp);
+    let just_before = recent.get(recent.len() / 2).copied().unwrap_or(median);
+    let has_moved_earlier = (just_before - median) / (now - median) > MAX_MOVED;
+    if has_moved_earlier && !is_worse {
+        return None;
+    }
     let score = (now - median).abs() / scale;
     Some(SeriesChange {
         key: key.clone(),

@@ -23,7 +23,7 @@ const EXPLAINED: f64 = 0.5;
 /// A few changes that have this share of it together explain it, too.
 const EXPLAINED_TOGETHER: f64 = 0.8;
 /// The figure of a server's own statistics that counts its connections.
-const CONNECTIONS: &str = "connections.open";
+pub(super) const CONNECTIONS: &str = "connections.open";
 /// The most names that a change keeps, and the most changes that explain it together.
 const MAX_NAMED: usize = 5;
 

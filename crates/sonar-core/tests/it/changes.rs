@@ -377,6 +377,10 @@ fn a_cause_can_cause_its_effect_and_comes_shortly_before_it() {
         (EventKind::ServerStart, (301, ""), &stopped, false),
         (EventKind::ServerStop, (301, ""), &stopped, true),
         (EventKind::ServerStop, (301, ""), &slow, false),
+        // The last of six operations a second was at 299.9 s: the next one was due long before.
+        (EventKind::StateChange, (300, ""), &stopped, true),
+        (EventKind::StateChange, (305, ""), &stopped, false),
+        (EventKind::ServerCrash, (305, ""), &stopped, true),
         (EventKind::LongCheckpoint, (301, ""), &slow, true),
         (EventKind::LongCheckpoint, (301, ""), &often, false),
         (EventKind::CpuThrottled, (298, ""), &slow, true),
@@ -547,6 +551,23 @@ fn a_level_that_leaves_its_range_is_context_and_judged() {
     assert_eq!(series.judged.unwrap().1.map(|verdict| verdict.name()), ["ok", "red"]);
     let steady = with_series(&key("cache.dirty"), |at| 3.0 + (at % 3) as f64);
     assert!(found(&steady).is_empty());
+}
+
+#[test]
+fn a_level_that_moved_earlier_is_no_context() {
+    let key = SeriesKey {
+        subject: SeriesSubject::Process,
+        server: SERVER,
+        name: "".into(),
+        metric: "process.threads".into(),
+    };
+    for (moved_at, is_context) in [(30, true), (29, true), (26, false)] {
+        let windows = with_series(&key, |at| if at < moved_at { 18.0 } else { 24.0 });
+        let (before, after) = windows.split_at(30);
+        let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+        let found = find(&input, ComparisonKind::Block);
+        assert_eq!(!found.context.is_empty(), is_context, "moved in window {moved_at}: {found:#?}");
+    }
 }
 
 fn size_of(subject: SeriesSubject, name: &str, metric: &str) -> SeriesKey {

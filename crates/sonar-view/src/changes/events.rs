@@ -120,6 +120,14 @@ pub(super) fn evidence(events: &[Event], zone: &Zone) -> Vec<String> {
     others.map(|one| format!("{} {}", zone.show_seconds(one.at), event(one))).collect()
 }
 
+/// What is known of a member, with its name.
+fn of_member(name: &str, text: &str) -> String {
+    match text.strip_prefix("the member ").filter(|_| !name.is_empty()) {
+        Some(state) => format!("the member {name} {state}"),
+        None => text.to_owned(),
+    }
+}
+
 /// What happened, in words.
 pub(crate) fn event(event: &Event) -> String {
     let (subject, text) = (&*event.subject, &*event.text);
@@ -142,7 +150,7 @@ pub(crate) fn event(event: &Event) -> String {
         EventKind::ServerUnreachable => with("the server cannot be reached", text),
         EventKind::ServerReachable => with("the server can be reached again", text),
         EventKind::ServerUpgrade => with("the server was upgraded or downgraded", text),
-        EventKind::StateChange => with("the replica set", text),
+        EventKind::StateChange => with("the replica set", &of_member(subject, text)),
         EventKind::Election => with("an election", text),
         EventKind::Reconfiguration => with("the replica set was reconfigured", text),
         EventKind::Stall => with("the server stalled", text),
@@ -218,6 +226,14 @@ mod tests {
 
     fn at(second: u64, kind: EventKind, subject: &str, text: &str) -> Event {
         Event::new(Timestamp::from_unix(second, 0), kind, Endpoint::default(), text).about(subject)
+    }
+
+    #[test]
+    fn the_member_whose_state_changed_is_named() {
+        let down = at(1, EventKind::StateChange, "db2:27118", "the member is now DOWN");
+        assert_eq!(sentence(&[down]), "the replica set: the member db2:27118 is now DOWN");
+        let own = at(1, EventKind::StateChange, "", "the state changed from SECONDARY to PRIMARY");
+        assert_eq!(sentence(&[own]), "the replica set: the state changed from SECONDARY to PRIMARY");
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub struct NewApplicationJson {
     calls: u64,
     time_ns: u64,
     has_ended: bool,
+    pause_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, Serialize, TS)]
@@ -214,6 +215,7 @@ impl ChangeFiguresJson {
                 calls: app.calls,
                 time_ns: app.time_ns as u64,
                 has_ended: app.has_ended,
+                pause_ns: app.pause_ns,
             }),
             ChangeKind::Shape(shape) => Self::Shape(Box::new(ShapeChangeJson::new(shape))),
             ChangeKind::Errors(errors) => {

@@ -15,8 +15,12 @@ pub(super) fn sentence(change: &MachineChange) -> String {
     match change.cause {
         MachineCause::Processors => {
             let count = of("processors").map_or(0.0, |figure| figure.after);
-            // Only one of the two may have risen.
-            let before = |figure: &MachineFigure| match figure.after > figure.before {
+            // Only one of the two may have risen, as far as its digits show: it comes first.
+            let rose = |figure: &MachineFigure| {
+                let shown = [figure.before, figure.after].map(|value| Count(value).to_string());
+                figure.after > figure.before && shown[0] != shown[1]
+            };
+            let before = |figure: &MachineFigure| match rose(figure) {
                 true => format!("up from {}", Count(figure.before)),
                 false => format!("{} before", Count(figure.before)),
             };
@@ -28,7 +32,11 @@ pub(super) fn sentence(change: &MachineChange) -> String {
                 let after = Count(figure.after);
                 format!("{after} of their threads run or wait to run, {}", before(figure))
             });
-            let figures: Vec<String> = used.into_iter().chain(waiting).collect();
+            let mut figures: Vec<String> = used.into_iter().chain(waiting).collect();
+            let has_risen = |what: &str| of(what).is_some_and(&rose);
+            if has_risen("threads_of_others") && !has_risen("processors_of_others") {
+                figures.reverse();
+            }
             format!("other processes took the processors: {}", figures.join("; "))
         }
         MachineCause::PageCache => {
@@ -88,12 +96,12 @@ mod tests {
             (
                 MachineCause::Processors,
                 vec![
-                    figure("processors_of_others", ratio, 1.6, 1.55),
+                    figure("processors_of_others", ratio, 1.979, 1.981),
                     figure("threads_of_others", ratio, 3.5, 4.75),
                     figure("processors", FigureUnit::Count, 2.0, 2.0),
                 ],
-                "other processes took the processors: they use 1.55 of 2 processors, 1.60 before; 4.75 of their \
-                 threads run or wait to run, up from 3.50",
+                "other processes took the processors: 4.75 of their threads run or wait to run, up from 3.50; they use \
+                 1.98 of 2 processors, 1.98 before",
             ),
             (
                 MachineCause::PageCache,

@@ -121,7 +121,12 @@ impl ChangesReport {
             };
             let mut changes: Vec<ChangeJson> = all(&moment.changes.changes);
             for (change, shown) in moment.changes.changes.iter().zip(&mut changes) {
-                if spans.against.is_some() && change.from != spans.span.from {
+                let is_of_span = match spans.against {
+                    Some(_) => change.from == spans.span.from,
+                    // It may show only beside the windows before it.
+                    None => !sentence::is_measured_earlier(change),
+                };
+                if !is_of_span {
                     shown.evidence.extend(sentence::measured(change, &spans.zone, spans.span));
                 }
                 if sentence::lacks_cause(change) {

@@ -68,7 +68,13 @@ pub(super) fn evidence(change: &HistoryChange, zone: &Zone) -> Vec<String> {
             let time = Nanos(app.time_ns as u64);
             vec![match app.has_ended {
                 true => format!("{calls} before, which took {time}{driver}; none after"),
-                false => format!("{calls} {}, which took {time}{driver}; none before", until(change, zone)),
+                false => {
+                    let before = app.pause_ns.map_or_else(
+                        || "none before".to_owned(),
+                        |pause_ns| format!("none in the {} before", Nanos(pause_ns)),
+                    );
+                    format!("{calls} {}, which took {time}{driver}; {before}", until(change, zone))
+                }
             }]
         }
         ChangeKind::Shape(shape) if shape.ways.first() == Some(&ShapeWay::New) => {
@@ -101,10 +107,18 @@ pub(super) fn measured(change: &HistoryChange, zone: &Zone, whole: Span) -> Opti
         .then(|| format!("measured from {from} to {until}, and compared with the time before that"))
 }
 
+/// Whether the figures of a change begin before its first window.
+pub(super) fn is_measured_earlier(change: &HistoryChange) -> bool {
+    change.is_dated_by_window() && change.from < change.since
+}
+
 /// The command that shows more of it, for the time that its figures cover. It does not name the store. `span` is that of
 /// its moment.
 pub(super) fn command(change: &HistoryChange, span: Span) -> Vec<String> {
-    let from = change.since.max(span.from).floor_to(1_000_000_000);
+    let from = match is_measured_earlier(change) {
+        true => change.from,
+        false => change.since.max(span.from).floor_to(1_000_000_000),
+    };
     let utc = Zone::utc();
     let to = if change.until > from { change.until } else { span.to };
     let (from, to) = (utc.show_seconds(from).to_string(), utc.show_seconds(to).to_string());
@@ -136,7 +150,16 @@ fn application(app: &ApplicationChange, effects: &[HistoryChange]) -> String {
     match app.versions_before.as_slice() {
         [] => {
             let opened = opened(effects).map_or_else(String::new, |opened| format!(", and {opened}"));
-            format!("the application {} is new{opened}", app.name)
+            match app.pause_ns {
+                Some(pause_ns) => {
+                    let pause = Nanos(pause_ns);
+                    format!(
+                        "the application {} is new again{opened}: it was last seen {pause} before",
+                        app.name
+                    )
+                }
+                None => format!("the application {} is new{opened}", app.name),
+            }
         }
         before => format!(
             "the application {} uses another version of its driver: {driver} {version}, before {}",
@@ -412,6 +435,63 @@ mod tests {
         assert_eq!(words, "4h04m more waiting, by about 732 operations at a time");
         assert_eq!(cost_within(26e9, 30 * s), "26.0s more waiting");
         assert_eq!(cost_within(-1e15, s), cost(-1e15));
+    }
+
+    #[test]
+    fn figures_from_before_the_first_window_of_a_change_say_so() {
+        let at = |second| Timestamp::from_unix(second, 0);
+        let change = |ways: &[ShapeWay], from| {
+            let shape = ShapeChange {
+                shape: ShapeInfo::other().into(),
+                source: Source::Wire,
+                ways: ways.to_vec(),
+                before: ShapeFigures::default(),
+                after: ShapeFigures::default(),
+                applications: Vec::new(),
+                pause_ns: None,
+                split: None,
+            };
+            let what = ChangeKind::Shape(Box::new(shape));
+            let change = HistoryChange::new(Endpoint::default(), at(120), what);
+            HistoryChange { from: at(from), until: at(130), ..change }
+        };
+        let span = Span { from: at(120), to: at(130) };
+        for (ways, from, is_earlier) in [
+            (&[ShapeWay::Faster][..], 100, true),
+            (&[ShapeWay::Slower, ShapeWay::MoreOften], 100, true),
+            (&[ShapeWay::Faster], 120, false),
+            // Their first operation is known exactly.
+            (&[ShapeWay::New], 100, false),
+        ] {
+            let change = change(ways, from);
+            assert_eq!(is_measured_earlier(&change), is_earlier, "{ways:?}");
+            let shown = if is_earlier { "1970-01-01T00:01:40Z" } else { "1970-01-01T00:02:00Z" };
+            assert_eq!(command(&change, span)[2], shown, "{ways:?}");
+        }
+    }
+
+    #[test]
+    fn an_application_that_was_seen_earlier_is_new_again() {
+        let app = |pause_ns| ApplicationChange {
+            name: "worker".into(),
+            driver: <_>::default(),
+            versions_before: Vec::new(),
+            calls: 528,
+            time_ns: 2.5e9,
+            has_ended: false,
+            pause_ns,
+        };
+        let words = |pause_ns| {
+            let what = ChangeKind::Application(app(pause_ns));
+            let change = HistoryChange::new(Endpoint::default(), Timestamp::default(), what);
+            (sentence(&change), evidence(&change, &Zone::utc()).remove(0))
+        };
+        let (said, figures) = words(None);
+        assert_eq!(said, "the application worker is new");
+        assert!(figures.ends_with("which took 2.50s; none before"), "{figures}");
+        let (said, figures) = words(Some(720_000_000_000));
+        assert_eq!(said, "the application worker is new again: it was last seen 12m00s before");
+        assert!(figures.ends_with("which took 2.50s; none in the 12m00s before"), "{figures}");
     }
 
     #[test]

@@ -112,15 +112,22 @@ const USUAL: Load = Load { shape: 1, calls: 50, latency_ms: 3 };
 const OTHER: Load = Load { shape: 2, calls: 80, latency_ms: 40 };
 
 fn window(second: u64, load: Load) -> HistoryWindow {
+    window_of(second, &[(load, "api")])
+}
+
+/// A window in which applications run loads.
+fn window_of(second: u64, loads: &[(Load, &str)]) -> HistoryWindow {
     let mut window = HistoryWindow::new(at(second), Resolution::TenSeconds);
     window.observe(CollectorKind::Queries, WIDTH_S * 1_000 * MS);
-    let namespace = format!("shop.orders{}", load.shape);
-    let (shape, app) = (shape(load.shape, "find", &namespace, "{}", "{}"), app("api", "rust", "3"));
-    for number in 0..load.calls {
-        // Not all take the same time.
-        let latency_ns = Some((load.latency_ms * 1_000 + number % 7 * 100) * 1_000);
-        let operation = operation(&shape, &app, at(second).plus_ns(number * MS));
-        window.window.record(&Operation { latency_ns, ..operation });
+    for (load, name) in loads {
+        let namespace = format!("shop.orders{}", load.shape);
+        let (shape, app) = (shape(load.shape, "find", &namespace, "{}", "{}"), app(name, "rust", "3"));
+        for number in 0..load.calls {
+            // Not all take the same time.
+            let latency_ns = Some((load.latency_ms * 1_000 + number % 7 * 100) * 1_000);
+            let operation = operation(&shape, &app, at(second).plus_ns(number * MS));
+            window.window.record(&Operation { latency_ns, ..operation });
+        }
     }
     window
 }
@@ -241,6 +248,100 @@ fn a_moment_is_compared_with_the_time_before_it() {
     assert!(report.summary.contains("shop.orders2"), "{}", report.summary);
     let compared = report.compared_with.unwrap();
     assert_eq!((compared.start_ns, compared.end_ns), (at(570).unix_ns(), at(600).unix_ns()));
+}
+
+/// A history in which windows of these seconds have what `loads` says.
+fn history_of(seconds: std::ops::Range<u64>, loads: impl Fn(u64) -> Vec<(Load, &'static str)>) -> FakeReader {
+    let windows = seconds.step_by(WIDTH_S as usize).map(|second| window_of(second, &loads(second)));
+    FakeReader { windows: windows.collect(), ..FakeReader::default() }
+}
+
+/// The changes of all moments.
+fn all_changes(report: &serde_json::Value) -> Vec<&serde_json::Value> {
+    let moments = report["moments"].as_array().unwrap().iter();
+    moments.flat_map(|moment| moment["changes"].as_array().unwrap()).collect()
+}
+
+#[test]
+fn an_application_that_the_history_knows_is_new_again() {
+    let runs = |second: u64| (100..400).contains(&second) || (2_400..2_600).contains(&second);
+    for name in ["report", "audit"] {
+        let history = history_of(0..3_000, |second| match second {
+            _ if !runs(second) || (name == "audit" && second < 2_000) => vec![(USUAL, "api")],
+            _ => vec![(USUAL, "api"), (OTHER, name)],
+        });
+        let pause = |report: &serde_json::Value| {
+            let changes = all_changes(report);
+            let is_new = |one: &&&serde_json::Value| {
+                one["figures"]["name"] == name && one["figures"]["has_ended"] == false
+            };
+            let change = changes.iter().rev().find(is_new).unwrap_or_else(|| panic!("{report}"));
+            (change["sentence"].as_str().unwrap().to_owned(), change["figures"]["pause_ns"].as_u64())
+        };
+        let when = AskedTime::Moment { at: at(2_401), precision_ns: 1 };
+        let asked = AskedChanges { when, against: None };
+        let moment = report(&history.view(), &asked, &Zone::utc()).unwrap();
+        let moment = serde_json::to_value(&moment).unwrap();
+        for report in [moment, changes(&history, span(0, 3_000), None).unwrap()] {
+            let (sentence, pause) = pause(&report);
+            match name {
+                "report" => {
+                    assert_eq!(pause.map(|ns| ns / 1_000 / MS), Some(2_009), "{report}");
+                    assert!(
+                        sentence.starts_with("the application report is new again: it was last seen 33m")
+                    );
+                }
+                _ => assert_eq!((sentence.as_str(), pause), ("the application audit is new", None)),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_began_before_a_span_is_no_change_in_it() {
+    let slow = Load { latency_ms: 30, ..USUAL };
+    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, slow);
+    let began = |when| {
+        let report = changes(&history, when, None).unwrap();
+        all_changes(&report).iter().map(|one| one["since_ns"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(began(span(500, 900)), [at(600).unix_ns()]);
+    for from in [610, 620, 630, 640] {
+        assert_eq!(began(span(from, 900)), [0; 0], "from second {from}");
+    }
+}
+
+#[test]
+fn the_figures_of_a_change_begin_with_it_whatever_comes_next() {
+    let faster = Load { latency_ms: 1, calls: 120, ..USUAL };
+    let slower = Load { latency_ms: 5, ..USUAL };
+    let history = FakeReader::default().with(0..620, USUAL).with(620..630, faster).with(630..900, slower);
+    let report = changes(&history, span(500, 900), None).unwrap();
+    let changes = all_changes(&report);
+    let is_faster = |one: &&&serde_json::Value| one["sentence"].as_str().unwrap().contains("faster");
+    let change = changes.iter().find(is_faster).unwrap_or_else(|| panic!("{report}"));
+    assert_eq!([&change["since_ns"], &change["from_ns"]], [at(620).unix_ns(); 2], "{change}");
+    assert_eq!(change["figures"]["after"]["calls"], faster.calls, "{change}");
+}
+
+#[test]
+fn a_change_has_the_same_figures_however_long_the_span_is() {
+    // Every second minute another shape comes for three windows.
+    let job = |minute| Load { shape: 10 + minute, ..OTHER };
+    let history = history_of(0..3_000, |second| match (second / 60, second % 60) {
+        (minute @ 18..49, 0..30) if minute % 2 == 0 => vec![(USUAL, "api"), (job(minute), "api")],
+        _ => vec![(USUAL, "api")],
+    });
+    let last = |from| {
+        let report = changes(&history, span(from, 3_000), None).unwrap();
+        let mut changes = all_changes(&report).into_iter();
+        let last = changes.find(|one| one["figures"]["namespace"] == "shop.orders58").cloned();
+        last.unwrap_or_else(|| panic!("{report}"))
+    };
+    let short = last(2_860);
+    // Its first operation began right before second 2880.
+    assert_eq!(short["from_ns"], at(2_870).unix_ns(), "{short}");
+    assert_eq!(last(0), short);
 }
 
 #[test]

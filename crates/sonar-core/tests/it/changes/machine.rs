@@ -20,13 +20,16 @@ fn compare_figures(figures: &[Moved<'_>], grown: Option<TimePart>, from: u64) ->
 }
 
 /// The same with parts of their time that grew by so many milliseconds, and with events.
-fn compare_with(
-    figures: &[Moved<'_>],
-    (grown, from): (&[(TimePart, f64)], u64),
-    events: &[Event],
-) -> HistoryChanges {
+fn compare_with(figures: &[Moved<'_>], grown: (&[(TimePart, f64)], u64), events: &[Event]) -> HistoryChanges {
+    let windows = windows_with(figures, grown);
+    let (before, after) = windows.split_at(30);
+    find(&ChangeInput { before, after, later: &[], events, alpha: ALPHA }, ComparisonKind::Block)
+}
+
+/// The windows of these.
+fn windows_with(figures: &[Moved<'_>], (grown, from): (&[(TimePart, f64)], u64)) -> Vec<HistoryWindow> {
     let mut noise = Noise(23);
-    let windows: Vec<_> = (0..33)
+    (0..33)
         .map(|at| {
             let is_slow = at >= from;
             let load = Load { latency_ns: if is_slow { 9 * MS } else { MS }, ..FIND };
@@ -53,9 +56,7 @@ fn compare_with(
             }
             window
         })
-        .collect();
-    let (before, after) = windows.split_at(30);
-    find(&ChangeInput { before, after, later: &[], events, alpha: ALPHA }, ComparisonKind::Block)
+        .collect()
 }
 
 /// The causes that are named, with how many changes each explains.
@@ -90,6 +91,8 @@ fn a_cause_of_the_machine_explains_only_what_it_can_cause() {
     let own = processors([20.0, 99.0], [10.0, 168.0], [1.0, 2.5]);
     // Others became busy, but left enough.
     let enough = processors([5.0, 40.0], [5.0, 5.0], [1.0, 1.5]);
+    // Others had nearly all of them before, and threads that waited.
+    let as_before = processors([99.0, 99.5], [1.0, 1.0], [12.0, 13.8]);
     for (figures, grown, expected) in [
         (&cached, Some(Read), Some(MachineCause::PageCache)),
         (&cached, Some(Fault), Some(MachineCause::PageCache)),
@@ -105,6 +108,7 @@ fn a_cause_of_the_machine_explains_only_what_it_can_cause() {
         (&neighbour, Some(Read), None),
         (&own, Some(RunQueue), None),
         (&enough, Some(RunQueue), None),
+        (&as_before, Some(RunQueue), None),
     ] {
         let found = compare_figures(figures, grown, 30);
         let expected: Vec<_> = expected.into_iter().map(|cause| (cause, 1)).collect();
@@ -158,6 +162,14 @@ fn what_moves_after_its_effect_is_no_cause() {
     // The finds were slow three windows earlier.
     let found = compare_figures(&cached, Some(TimePart::Read), 27);
     assert_eq!(causes(&found), [], "{found:#?}");
+    // One window is enough: both are known by windows.
+    for (from, expected) in [(29, None), (30, Some((MachineCause::PageCache, 1)))] {
+        let windows = windows_with(&cached, (&[(TimePart::Read, GROWN_MS)], from));
+        let (before, after) = windows.split_at(29);
+        let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+        let found = find(&input, ComparisonKind::Block);
+        assert_eq!(causes(&found), Vec::from_iter(expected), "from {from}: {found:#?}");
+    }
 }
 
 #[test]

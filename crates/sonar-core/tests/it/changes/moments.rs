@@ -105,6 +105,7 @@ fn an_application_that_ended_is_one_change_with_its_shapes() {
         calls: 10,
         time_ns: 0.0,
         has_ended,
+        pause_ns: None,
     };
     let stopped = |shape, second| of_shape(second, -9.0, (shape, ShapeWay::Stopped));
     let ended = |name| change(119, -3.0, ChangeKind::Application(app(name, true)));

@@ -163,6 +163,47 @@ fn an_application_that_was_unknown_before_is_not_new() {
     assert!(changes.changes.iter().any(is_app), "{changes:#?}");
 }
 
+#[test]
+fn connections_that_ended_long_before_do_not_hide_a_new_application() {
+    let named = Load { app: ("shop-worker", "4.7"), calls: 150, ..UNKNOWN };
+    let mut noise = Noise(5);
+    let mut windows = |unknown_until: u64| -> Vec<HistoryWindow> {
+        let loads = |at: u64| match at {
+            at if at < unknown_until => vec![FIND, UNKNOWN],
+            30.. => vec![FIND, named],
+            _ => vec![FIND],
+        };
+        (0..33).map(|at| window(at, &loads(at), &mut noise)).collect()
+    };
+    for (unknown_until, is_new) in [(20, true), (26, false), (30, false)] {
+        let windows = windows(unknown_until);
+        let (before, after) = windows.split_at(30);
+        let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+        let found = find(&input, ComparisonKind::Moment);
+        let mut apps = found.changes.iter().filter(|one| matches!(one.what, ChangeKind::Application(_)));
+        assert_eq!(apps.next().is_some(), is_new, "until window {unknown_until}: {found:#?}");
+    }
+}
+
+#[test]
+fn an_application_of_few_operations_has_ended_after_a_longer_silence() {
+    // Three operations of a second each in a window: a block of three windows is too short to miss them in.
+    let report = Load { calls: 3, latency_ns: 1_000 * MS, ..REPORT };
+    let mut noise = Noise(3);
+    let mut scan = Scan::new(&[], ALPHA, 60);
+    for at in 0..60 {
+        let loads = [FIND, report];
+        let count = if (20..30).contains(&at) { 2 } else { 1 };
+        scan.push(window(at, &loads[..count], &mut noise));
+    }
+    let moments = scan.finish();
+    assert_eq!(told(&moments).0, [1, 1], "{moments:#?}");
+    let is_end =
+        |change: &&HistoryChange| matches!(&change.what, ChangeKind::Application(app) if app.has_ended);
+    let end = moments.iter().flat_map(|moment| &moment.changes.changes).find(is_end).unwrap();
+    assert_eq!((end.since.unix_ns() / 1_000 / MS - 1_700_000_000) / WIDTH_S, 29);
+}
+
 /// The seconds of a moment, and the kinds of its events.
 fn shown(moments: &[ScanMoment]) -> Vec<(u64, u64, Vec<EventKind>)> {
     let second = |at: Timestamp| at.unix_ns() / 1_000 / MS - 1_700_000_000;

@@ -90,6 +90,41 @@ fn a_storm_of_connections_is_named() {
 }
 
 #[test]
+fn a_rise_of_connections_is_the_storms_and_not_that_of_another_new_application() {
+    let key = SeriesKey {
+        subject: SeriesSubject::Server,
+        server: SERVER,
+        name: "".into(),
+        metric: "connections.open".into(),
+    };
+    let analyst = Load { shape: 9, app: ("analyst", "1.0"), calls: 12, latency_ns: 500 * MS, ..FIND };
+    let mut noise = Noise(21);
+    let mut windows: Vec<HistoryWindow> = Vec::new();
+    for at in 0..33 {
+        let loads = [FIND, analyst];
+        let mut window = window(at, if at < 30 { &loads[..1] } else { &loads }, &mut noise);
+        let open = if at < 31 { 12.0 + noise.next() } else { 312.0 };
+        let start = window.window.start;
+        window.sample(&key, start, open, 10.0);
+        windows.push(window);
+    }
+    let (before, after) = windows.split_at(30);
+    let storm = event(315, EventKind::ConnectionStorm, "");
+    let rise_of = |events: &[Event]| {
+        let input = ChangeInput { before, after, later: &[], events, alpha: ALPHA };
+        let found = find(&input, ComparisonKind::Block);
+        let has_level = |change: &&HistoryChange| of_server(&change.effects).is_some();
+        let has_series = |change: &&HistoryChange| {
+            change.effects.iter().any(|effect| matches!(effect.what, ChangeKind::Series(_)))
+        };
+        let name = |change: &HistoryChange| change.what.name();
+        [found.changes.iter().find(has_level).map(name), found.changes.iter().find(has_series).map(name)]
+    };
+    assert_eq!(rise_of(&[storm]), [Some("event"); 2]);
+    assert_eq!(rise_of(&[]), [Some("application"); 2], "without a storm it may be the application's");
+}
+
+#[test]
 fn what_one_shape_explains_is_not_told_twice() {
     for after in [
         [Load { calls: 600, ..FIND }, UPDATE],
@@ -131,6 +166,14 @@ fn an_application_that_ends_is_one_change() {
     let stopped = change.effects.iter().filter(|effect| matches!(effect.what, ChangeKind::Shape(_)));
     assert_eq!(stopped.map(ways).collect::<Vec<_>>(), [[ShapeWay::Stopped]; 4]);
     assert!(change.cost_ns < 0.0);
+    // It has a cost also if others run its shapes: 90 operations of 30 ms in each of three windows.
+    let pricing = Load { calls: 90, ..of(9, "pricing") };
+    let found = compare(&[of(9, "shop"), pricing], &[Load { calls: 120, ..of(9, "shop") }], &[]);
+    let is_end =
+        |change: &&HistoryChange| matches!(&change.what, ChangeKind::Application(app) if app.has_ended);
+    let ended = found.changes.iter().find(is_end).unwrap_or_else(|| panic!("{found:#?}"));
+    let expected = -(3.0 * 90.0 * 30.0 * MS as f64);
+    assert!((ended.cost_ns / expected - 1.0).abs() < 0.3, "{} {expected}", ended.cost_ns);
     // One that runs seldom has not ended.
     let seldom = Load { calls: 1, ..of(1, "report") };
     assert!(compare(&[FIND, seldom], &[FIND], &[]).is_empty());
@@ -205,6 +248,24 @@ fn what_ran_for_a_moment_only_has_not_stopped() {
     };
     assert_eq!(found(29..30, &mut noise), 0);
     assert_eq!(found(20..30, &mut noise), 1, "this one has");
+}
+
+#[test]
+fn an_application_has_ended_where_a_part_of_the_windows_after_was_observed() {
+    let pricing = Load { shape: 9, app: ("pricing", "1.0"), calls: 95, latency_ns: 20 * MS, ..FIND };
+    let mut noise = Noise(41);
+    let mut all: Vec<_> = (0..30).map(|at| window(at, &[FIND, pricing], &mut noise)).collect();
+    for at in 30..32 {
+        let mut window = window(at, &[Load { calls: 24, ..FIND }], &mut noise);
+        window.observed_ns.iter_mut().for_each(|ns| *ns = 4_000 * MS);
+        all.push(window);
+    }
+    let (before, after) = all.split_at(30);
+    let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+    let found = find(&input, ComparisonKind::Block);
+    let [change] = found.changes.as_slice() else { panic!("{found:#?}") };
+    assert!(matches!(&change.what, ChangeKind::Application(app) if app.has_ended), "{change:#?}");
+    assert_eq!(ways(&change.effects[0]), [ShapeWay::Stopped]);
 }
 
 #[test]

@@ -72,7 +72,26 @@ impl<'a> ChangeMeasurement<'a> {
             if let Some(Some(found)) = self.windows.get(&from) {
                 without_changes_of(moment, Span { from, to: from.plus_ns(width) }, found);
             }
+            self.refine_within(moment, from)?;
         }
+        Ok(())
+    }
+
+    /// Compares what was not found again from a window on once more, up to where it was measured first: something else may
+    /// have come then.
+    fn refine_within(&self, moment: &mut ScanMoment, from: Timestamp) -> Result<(), PastError> {
+        let width = self.resolution.width_ns();
+        let window = Span { from, to: from.plus_ns(width) };
+        let is_left = |change: &&HistoryChange| {
+            change.is_dated_by_window() && change.since == from && change.from < from
+        };
+        let Some(until) = moment.changes.changes.iter().find(is_left).map(|change| change.until) else {
+            return Ok(());
+        };
+        let Some(mut found) = self.compared_within(Span { from, to: until })? else { return Ok(()) };
+        found.changes.changes.retain(|change| change.is_dated_by_window() && change.since == from);
+        without_changes_of(moment, window, &found);
+        moment.changes.changes.append(&mut found.changes.changes);
         Ok(())
     }
 
@@ -110,10 +129,15 @@ impl<'a> ChangeMeasurement<'a> {
 
     /// The windows from `from` on against those before it.
     fn compared_from(&self, from: Timestamp) -> Result<Option<ScanMoment>, PastError> {
+        let to = from.plus_ns(RECENT_WINDOWS as u64 * self.resolution.width_ns());
+        self.compared_within(Span { from, to })
+    }
+
+    /// The windows of a span against those before it.
+    fn compared_within(&self, span: Span) -> Result<Option<ScanMoment>, PastError> {
         let (history, resolution) = (self.history, self.resolution);
-        let width = resolution.width_ns();
-        let to = from.plus_ns(RECENT_WINDOWS as u64 * width).min(history.extent().to);
-        let (span, before) = (Span { from, to }, baseline(history, from, width));
+        let span = Span { to: span.to.min(history.extent().to), ..span };
+        let before = baseline(history, span.from, resolution.width_ns());
         let is_possible = span.from < span.to
             && history.windows(before, resolution)?.len() >= MIN_WINDOWS
             && !history.windows(span, resolution)?.is_empty();

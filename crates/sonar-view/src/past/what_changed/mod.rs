@@ -1,6 +1,7 @@
 //! What changed at a moment, or in a span.
 
 mod compared;
+mod earlier;
 mod explained;
 mod measured;
 mod moment;
@@ -60,7 +61,11 @@ pub fn report(
         }
         (AskedTime::Span(span), None) => scan::explain(history, span, zone)?,
     };
-    let Explained { span, against, usual, moments, seen, doubt } = explained;
+    let Explained { span, against, usual, mut moments, seen, doubt } = explained;
+    // Of two spans that were asked for, only what is in one and not in the other counts.
+    if asked.against.is_none() {
+        earlier::with_earlier_runs(history, &mut moments)?;
+    }
     let gaps = history.gaps(span)?.iter().map(Into::into).collect();
     let spans = ComparedSpans { span, against, usual, source: history.name().to_owned(), zone: zone.clone() };
     let mut report = ChangesReport::new(&spans, &moments, gaps).with_seen(&seen, doubt);

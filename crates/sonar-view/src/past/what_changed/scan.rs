@@ -1,7 +1,8 @@
 //! The moments of change within a span.
 
+use sonar_core::Timestamp;
 use sonar_core::changes::{
-    ALPHA, CommandEvents, RECENT_WINDOWS, Scan, ScanMoment, apart, with_all_events, without_repetitions,
+    ALPHA, CommandEvents, HistoryChange, RECENT_WINDOWS, Scan, apart, with_all_events, without_repetitions,
     without_usual_silences,
 };
 use sonar_core::history::{Event, Resolution, Span};
@@ -13,8 +14,6 @@ use crate::changes::SeenSpan;
 use crate::kit::Zone;
 use crate::past::{HistoryView, PastError, whole_windows};
 
-/// The most moments that are compared again.
-const MAX_REFINED: usize = 20;
 /// The most windows that a scan compares.
 const MAX_SCANNED: u64 = 1_500;
 
@@ -35,11 +34,16 @@ pub(super) fn explain_windows(
     let span = history.until_now(whole_windows(span, resolution));
     let before = baseline(history, span.from, resolution.width_ns());
     let events = history.events(Span { from: before.from, to: span.to })?;
-    let windows = span.length_ns() / resolution.width_ns();
+    // What began shortly before the span goes on in it, and is no change there.
+    let lead = RECENT_WINDOWS as u64 * resolution.width_ns();
+    let lead = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(lead)).max(before.from);
+    let windows = span.to.since(lead) / resolution.width_ns();
     let mut scan = Scan::new(&events, ALPHA, usize::try_from(windows).unwrap_or(usize::MAX));
     history.visit(before, resolution, &mut |window| {
-        if window.window.end <= span.from {
+        if window.window.end <= lead {
             scan.push_before(window);
+        } else if window.window.end <= span.from {
+            scan.push(window);
         }
     })?;
     let mut seen = SeenSpan::default();
@@ -74,18 +78,6 @@ pub(super) fn explain_windows(
     };
     let moments = scan.finish();
     let width = resolution.width_ns();
-    let told = |mut moments: Vec<ScanMoment>| {
-        for moment in &mut moments {
-            moment.changes.changes.retain(|change| change.since < span.to);
-        }
-        moments.retain(|moment| moment.span.from < span.to);
-        let moments = apart(with_all_events(moments, &listed, width), width);
-        without_usual_silences(moments, &events, width)
-    };
-    if moments.len() > MAX_REFINED {
-        let moments = told(moments);
-        return Ok(Explained { span, against: None, usual: None, moments, seen, doubt });
-    }
     let mut measurement = ChangeMeasurement::new(history, resolution);
     let mut refined = Vec::new();
     for mut moment in moments {
@@ -94,6 +86,17 @@ pub(super) fn explain_windows(
     }
     refined.extend(measurement.into_windows());
     refined.sort_by_key(|moment| moment.span.from);
-    let moments = told(without_repetitions(refined));
+    let mut moments = without_repetitions(refined);
+    for moment in &mut moments {
+        moment.changes.changes.retain(|change| began_in(change, span));
+    }
+    moments.retain(|moment| !moment.changes.changes.is_empty() || span.contains(moment.span.from));
+    let moments = apart(with_all_events(moments, &listed, width), width);
+    let moments = without_usual_silences(moments, &events, width);
     Ok(Explained { span, against: None, usual: None, moments, seen, doubt })
+}
+
+/// Whether a change, or something that it caused, began in a span.
+fn began_in(change: &HistoryChange, span: Span) -> bool {
+    span.contains(change.since) || change.effects.iter().any(|effect| began_in(effect, span))
 }
