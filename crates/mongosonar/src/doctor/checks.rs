@@ -9,7 +9,9 @@ use serde::Serialize;
 use sonar_sys::Host;
 use sonar_sys::capabilities::{inspection_remedy, tracing_remedy};
 use sonar_sys::disk::Uring;
-use sonar_sys::ebpf::{TotalsRoom, Trace, TraceError, TraceMode, Tracer};
+use sonar_sys::ebpf::{
+    OWN_PROCESS_NAMESPACE, PROCESS_NAMESPACE_REMEDY, TotalsRoom, Trace, TraceError, TraceMode, Tracer,
+};
 use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{self, RootObstacle};
@@ -109,6 +111,9 @@ pub fn tracing() -> DoctorLine {
         Err(TraceError::Permission(why)) => {
             line.problem(format!("no permission to load eBPF programs: {why}"), tracing_remedy())
         }
+        Err(TraceError::ProcessNamespace) => {
+            line.problem(OWN_PROCESS_NAMESPACE.to_owned(), PROCESS_NAMESPACE_REMEDY.to_owned())
+        }
         Err(error) => DoctorLine { verdict: "problem", found: error.to_string(), ..line },
     }
 }
@@ -194,6 +199,9 @@ fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
         // Its mappings tell which library it is.
         let library = withheld.read(server, |server| TlsLibrary::of(server.pid));
         match (refused, library) {
+            (Some(TraceError::ProcessNamespace), _) => {
+                unread.push(format!("{said}: {OWN_PROCESS_NAMESPACE}"))
+            }
             (Some(error), _) => unread.push(format!("{said}: {error}")),
             (None, Err(_)) => unread.push(format!("{said}: it does not answer")),
             (None, Ok(None)) => unread.push(format!("{said}: no OpenSSL was found in it")),
@@ -214,6 +222,7 @@ fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
         "mongosonar queries --tls-keylog FILE, mongosonar profiler tail, or mongosonar logs report FILE";
     let remedy = match refused {
         Some(TraceError::Permission(_)) => format!("{}; or {others}", tracing_remedy()),
+        Some(TraceError::ProcessNamespace) => format!("{PROCESS_NAMESPACE_REMEDY}; or {others}"),
         _ => others.to_owned(),
     };
     line.warning(found.join("; "), remedy)
