@@ -26,6 +26,8 @@ use crate::servers::withheld::WithheldReader;
 /// What reads the log of a server that writes it into no file.
 const WITHOUT_FILE: &str =
     "journalctl -u mongod -o cat | mongosonar logs report -, or the same with docker logs";
+/// What reads a log that is not where the server says it is.
+const OTHER_FILE: &str = "name the file of the log: mongosonar logs report FILE, mongosonar queries --log FILE, or log in agent.toml";
 /// How long a server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -155,9 +157,10 @@ fn logs(servers: &[Process]) -> DoctorLine {
             Ok(Ok(_)) => readable.push(path.display().to_string()),
             Ok(Err(error)) => {
                 unread.push(log_location::unreadable(&path, &error));
-                if error.kind() == ErrorKind::PermissionDenied {
-                    remedies.push(format!("sudo mongosonar logs report {}", path.display()));
-                }
+                remedies.push(match error.kind() {
+                    ErrorKind::PermissionDenied => format!("sudo mongosonar logs report {}", path.display()),
+                    _ => OTHER_FILE.to_owned(),
+                });
             }
             Err(reason) => {
                 unread.push(format!("{} ({}): {reason}", server.name, server.pid));
@@ -396,6 +399,10 @@ mod tests {
         assert!(piped.remedy.unwrap().contains("mongosonar logs report -"));
         let file = log_of(fs::File::options().append(true).open(&path).unwrap().into());
         assert!(file.verdict == "ok" && file.found.starts_with("can be read: /proc/"), "{}", file.found);
+        fs::write(&path, "hello\n").unwrap();
+        let other = log_of(fs::File::options().append(true).open(&path).unwrap().into());
+        assert!(other.found.contains("does not look like a log"), "{}", other.found);
+        assert!(other.remedy.unwrap().contains("--log FILE"), "what to do with a file that is none");
         fs::remove_dir_all(&folder).unwrap();
     }
 
