@@ -115,6 +115,7 @@ enum Command {
     )]
     Completions {
         /// Shell to complete for
+        #[arg(value_name = "bash|elvish|fish|powershell|zsh")]
         shell: clap_complete::Shell,
     },
     /// Print the manual page, or write all pages into a folder
@@ -133,7 +134,7 @@ pub fn program() -> clap::Command {
 /// Parses the arguments and runs the command.
 pub fn run() -> Result<ExitCode> {
     let matches = program().try_get_matches().unwrap_or_else(|error| {
-        let tip = file_tip(&error);
+        let tip = incident_tip(&error).or_else(|| file_tip(&error));
         let _ = error.print();
         if let Some(tip) = tip {
             eprintln!("");
@@ -257,9 +258,28 @@ fn file_tip(error: &clap::Error) -> Option<String> {
     is_file.then(|| format!("To read a file: {instead} {word}"))
 }
 
+/// What writes the page that is called an incident: no command has its name.
+fn incident_tip(error: &clap::Error) -> Option<String> {
+    let ContextValue::String(word) = error.get(ContextKind::InvalidSubcommand)? else { return None };
+    (word == "incident").then(|| {
+        "For the page of an incident: mongosonar report --from 14:00 --to 14:30 --html incident.html"
+            .to_owned()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asks_for_an_incident_is_told_what_writes_its_page_and_who_names_no_shell_which_there_are() {
+        let error = |words: &[&str]| program().try_get_matches_from(words).unwrap_err();
+        let tip = incident_tip(&error(&["mongosonar", "incident"])).unwrap();
+        assert!(tip.contains("mongosonar report --from") && tip.contains("--html"), "{tip}");
+        assert_eq!(incident_tip(&error(&["mongosonar", "incidents"])), None);
+        let shells = error(&["mongosonar", "completions"]).to_string();
+        assert!(shells.contains("<bash|elvish|fish|powershell|zsh>"), "{shells}");
+    }
 
     #[test]
     fn the_arguments_are_consistent() {

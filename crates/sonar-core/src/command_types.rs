@@ -1,6 +1,7 @@
 //! Operations by the six types of command that `mongostat` and the server's `opcounters` use.
 
 use crate::operation::WriteType;
+use crate::shape::UNKNOWN;
 use crate::{Class, Operation, Outcome, Role};
 
 /// The type of a command.
@@ -60,12 +61,12 @@ pub struct CommandTypes {
 }
 
 impl CommandTypes {
-    /// Adds one operation; ignores one in flight. As in the server's `opcounters`, an insert counts its documents, an
+    /// Adds one operation; ignores one in flight, and one whose command is not known. As in the server's `opcounters`, an insert counts its documents, an
     /// update or delete its statements, a `bulkWrite` its statements by what they do, and every other command counts
     /// once.
     #[inline]
     pub(crate) fn record(&mut self, op: &Operation<'_>) {
-        if op.outcome == Outcome::InFlight {
+        if op.outcome == Outcome::InFlight || op.command == UNKNOWN {
             return;
         }
         let kind = CommandType::of(op.command);

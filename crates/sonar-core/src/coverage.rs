@@ -179,9 +179,9 @@ counters! {
         gaps: loss,
         /// Bytes in those gaps.
         gap_bytes: loss,
-        /// Number of searches for the next message header.
-        resyncs: loss,
-        /// Bytes discarded in these searches.
+        /// Places behind lost or unreadable bytes where the next message had to be searched for.
+        resyncs,
+        /// Bytes that were skipped in searches for the next message.
         resync_bytes: loss,
         /// Messages whose header was accepted.
         messages,

@@ -1,6 +1,6 @@
 //! What a command is for.
 
-use sonar_core::Class;
+use sonar_core::{Application, Class};
 
 use crate::commands::{self, CommandRule};
 use crate::shape::CommandKind;
@@ -25,6 +25,8 @@ pub struct CommandClass {
     by_application: Class,
     /// Sent by a server.
     by_server: Class,
+    /// It asks about the server, not for data: of no user if mongosonar sends it.
+    is_about_server: bool,
 }
 
 impl CommandClass {
@@ -35,7 +37,18 @@ impl CommandClass {
         let is_sent_to_admin = || facts.kind == CommandKind::Other && names_a_database(facts.command);
         let own_database = matches!(facts.database, b"config" | b"local" | b"admin") || is_sent_to_admin();
         let by_server = if class == Class::User && own_database { Class::Internal } else { class };
-        Self { by_application: class, by_server }
+        let is_about_server =
+            class == Class::User && (own_database || is_about_server(facts.command, facts.collection));
+        Self { by_application: class, by_server, is_about_server }
+    }
+
+    /// The same class, unless mongosonar sends it, to learn about the server that it watches.
+    #[inline]
+    pub fn sent_by(self, app: &Application, class: Class) -> Class {
+        match class {
+            Class::User if self.is_about_server && app.is_own() => Class::Monitoring,
+            class => class,
+        }
     }
 
     /// The class of the command, by whether a server sends it and whether it waits on purpose.
@@ -48,6 +61,11 @@ impl CommandClass {
             (class, _) => class,
         }
     }
+}
+
+fn is_about_server(command: &[u8], collection: &[u8]) -> bool {
+    collection == b"system.profile"
+        || matches!(command, b"collStats" | b"dbStats" | b"listCollections" | b"listIndexes" | b"profile")
 }
 
 fn names_a_database(command: &[u8]) -> bool {
@@ -95,6 +113,30 @@ fn class_by_name(facts: &ClassFacts<'_>) -> Class {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_mongosonar_asks_a_server_is_monitoring() {
+        let of = |command: &'static str, namespace: &'static str, name: &str| {
+            let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+            let classes = CommandClass::of(&ClassFacts {
+                kind: CommandKind::of(command.as_bytes()),
+                command: command.as_bytes(),
+                database: database.as_bytes(),
+                collection: collection.as_bytes(),
+            });
+            let app = Application { name: name.into(), ..Application::default() };
+            classes.sent_by(&app, classes.class(false, false))
+        };
+        for (command, namespace) in
+            [("aggregate", "admin"), ("collStats", "shop.orders"), ("find", "shop.system.profile")]
+        {
+            assert_eq!(of(command, namespace, Application::OWN), Class::Monitoring, "{command}");
+            assert_eq!(of(command, namespace, "shop-api"), Class::User, "{command}");
+        }
+        // What it does to the data of users is theirs, as for `io reorder`.
+        assert_eq!(of("aggregate", "shop.orders", Application::OWN), Class::User);
+        assert_eq!(of("insert", "shop.orders", Application::OWN), Class::User);
+    }
 
     #[test]
     fn commands_are_distinguished_by_purpose() {

@@ -12,6 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -39,6 +40,10 @@ pub enum TraceError {
         "this kernel has no BTF (/sys/kernel/btf/vmlinux): it needs to be built with CONFIG_DEBUG_INFO_BTF=y"
     )]
     NoBtf,
+    /// This process runs in a process namespace of its own. The programs see processes by their ids in the initial one,
+    /// and would take none for a process that is known here, or another one.
+    #[error("{OWN_PROCESS_NAMESPACE}: {PROCESS_NAMESPACE_REMEDY}")]
+    ProcessNamespace,
     /// No permission.
     #[error("no permission to trace, which takes root, or CAP_BPF and CAP_PERFMON ({0})")]
     Permission(String),
@@ -52,6 +57,15 @@ pub enum TraceError {
     #[error("cannot load the programs into the kernel: {0}")]
     Load(String),
 }
+
+/// Why programs of the kernel find no process of this namespace.
+pub const OWN_PROCESS_NAMESPACE: &str = "mongosonar runs in a process namespace of its own, as in a container, where \
+     processes have other numbers than in the kernel, so eBPF programs would not find them";
+/// What helps against it.
+pub const PROCESS_NAMESPACE_REMEDY: &str =
+    "run it in the process namespace of the host (docker run --pid=host; hostPID: true in Kubernetes)";
+/// The inode of the initial process namespace (`PROC_PID_INIT_INO` of the kernel).
+const INITIAL_PROCESS_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// Processes that can be followed at once.
 pub const MAX_PROCESSES: usize = 256;
@@ -110,6 +124,24 @@ pub struct Trace<'a> {
     pub pseudo: bool,
 }
 
+/// What comes before any programs are loaded.
+///
+/// # Errors
+/// They would not load, or would see none of the processes that are known here.
+pub(crate) fn prepare() -> Result<(), TraceError> {
+    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(TraceError::NoBtf);
+    }
+    // Where it cannot be seen, as without /proc, nothing speaks against the initial one.
+    let own = std::fs::metadata("/proc/self/ns/pid").ok();
+    if own.is_some_and(|own| own.ino() != INITIAL_PROCESS_NAMESPACE) {
+        return Err(TraceError::ProcessNamespace);
+    }
+    // Otherwise libbpf writes the verifier's log to standard error.
+    libbpf_rs::set_print(None);
+    Ok(())
+}
+
 /// The programs, loaded and attached until this is dropped.
 pub struct Tracer {
     skeleton: IoSkel<'static>,
@@ -132,11 +164,7 @@ impl Tracer {
     /// [`TraceError`], with what is missing.
     pub fn start(trace: &Trace<'_>) -> Result<Self, TraceError> {
         let Trace { processes, way, .. } = *trace;
-        if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
-            return Err(TraceError::NoBtf);
-        }
-        // Otherwise libbpf writes the verifier's log to standard error.
-        libbpf_rs::set_print(None);
+        prepare()?;
         let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(|error| load_error(&error))?;
         let has = |name: &str| types.type_by_name::<libbpf_rs::btf::BtfType<'_>>(name).is_some();
         let mut failed = None;

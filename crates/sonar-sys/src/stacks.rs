@@ -62,11 +62,7 @@ impl StackSampler {
     /// # Errors
     /// [`TraceError`], with what is missing.
     pub fn start(process: RunningProgram) -> Result<Self, TraceError> {
-        if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
-            return Err(TraceError::NoBtf);
-        }
-        // Otherwise libbpf writes the verifier's log to standard error.
-        libbpf_rs::set_print(None);
+        ebpf::prepare()?;
         Self::load(process, true).or_else(|first| match first {
             TraceError::Permission(_) => Err(first),
             // An older kernel does not know the helper that reads the stack.

@@ -225,7 +225,7 @@ impl SourceDigest {
         let (all, what) =
             if self.notices.is_some() { (self.reading.lines, "line") } else { (documents, "document") };
         match (bytes, self.notices.is_some()) {
-            (0, _) if files.len() == 1 => bail!("{names} is empty"),
+            (0, _) if files.len() == 1 => bail!("{names}: this is an empty file"),
             (0, _) => bail!("all {} are empty", plural(files.len(), "file")),
             (_, true) if all == 1 => bail!("{names}: its only line is not one of a MongoDB log"),
             (_, true) => bail!("{names}: no line of a MongoDB log among {}", plural(all, "line")),

@@ -137,6 +137,7 @@ pub fn load(path: &Path, wanted: &WantedDigest<'_>, stop: &Arc<AtomicBool>) -> R
                 zone: Zone::utc(),
                 shape_rules,
                 missing: Vec::new(),
+                history: None,
             });
         }
         FileContent::Capture => {
@@ -160,6 +161,7 @@ pub fn load(path: &Path, wanted: &WantedDigest<'_>, stop: &Arc<AtomicBool>) -> R
                 zone,
                 shape_rules,
                 missing,
+                history: None,
             });
         }
         FileContent::ProfileBson | FileContent::ProfileText => (
@@ -191,6 +193,7 @@ pub fn load(path: &Path, wanted: &WantedDigest<'_>, stop: &Arc<AtomicBool>) -> R
         zone,
         shape_rules,
         missing: Vec::new(),
+        history: None,
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
+use sonar_core::history::Span;
 use sonar_core::{Application, Digest, GroupBy, Notices, Reading, RowTotals, Source, Subject};
 use sonar_view::kit::{Count, Hidden, Zone, counted_in_words, plural};
 use sonar_view::logs::SourceSummary;
@@ -241,18 +242,23 @@ fn apart(digest: &Digest, zone: &Zone) -> Option<String> {
         .sources()
         .filter_map(|source| Some((source, &digest.total.observed_by(source)?.figures)))
         .filter(|(_, figures)| figures.calls > 0)
+        // A log has seen all the time of its lines, not only that of its slow operations.
+        .map(|(source, figures)| {
+            let watched = digest.observed[source as usize].ends();
+            let (first, last) = watched.unwrap_or((figures.first_seen, figures.last_seen));
+            (source, Span { from: first.min(figures.first_seen), to: last.max(figures.last_seen) })
+        })
         .collect();
     if spans.len() < 2 {
         return None;
     }
-    let from = spans.iter().map(|(_, figures)| figures.first_seen).max()?;
-    let to = spans.iter().map(|(_, figures)| figures.last_seen).min()?;
+    let from = spans.iter().map(|(_, span)| span.from).max()?;
+    let to = spans.iter().map(|(_, span)| span.to).min()?;
     if from > to {
         return Some("the sources are of different times: no row compares the same operations.".to_owned());
     }
-    let (longest, figures) =
-        spans.iter().max_by_key(|(_, figures)| figures.last_seen.since(figures.first_seen))?;
-    let longest_ns = figures.last_seen.since(figures.first_seen);
+    let (longest, span) = spans.iter().max_by_key(|(_, span)| span.length_ns())?;
+    let longest_ns = span.length_ns();
     (longest_ns > to.since(from).saturating_add(MOST_APART_NS)).then(|| {
         format!(
             "the {} reaches further than the others: --from {} --to {} is what all of them saw.",

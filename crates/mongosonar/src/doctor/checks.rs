@@ -9,7 +9,9 @@ use serde::Serialize;
 use sonar_sys::Host;
 use sonar_sys::capabilities::{inspection_remedy, tracing_remedy};
 use sonar_sys::disk::Uring;
-use sonar_sys::ebpf::{TotalsRoom, Trace, TraceError, TraceMode, Tracer};
+use sonar_sys::ebpf::{
+    OWN_PROCESS_NAMESPACE, PROCESS_NAMESPACE_REMEDY, TotalsRoom, Trace, TraceError, TraceMode, Tracer,
+};
 use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{self, RootObstacle};
@@ -24,6 +26,8 @@ use crate::servers::withheld::WithheldReader;
 /// What reads the log of a server that writes it into no file.
 const WITHOUT_FILE: &str =
     "journalctl -u mongod -o cat | mongosonar logs report -, or the same with docker logs";
+/// What reads a log that is not where the server says it is.
+const OTHER_FILE: &str = "name the file of the log: mongosonar logs report FILE, mongosonar queries --log FILE, or log in agent.toml";
 /// How long a server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -109,6 +113,9 @@ pub fn tracing() -> DoctorLine {
         Err(TraceError::Permission(why)) => {
             line.problem(format!("no permission to load eBPF programs: {why}"), tracing_remedy())
         }
+        Err(TraceError::ProcessNamespace) => {
+            line.problem(OWN_PROCESS_NAMESPACE.to_owned(), PROCESS_NAMESPACE_REMEDY.to_owned())
+        }
         Err(error) => DoctorLine { verdict: "problem", found: error.to_string(), ..line },
     }
 }
@@ -150,9 +157,10 @@ fn logs(servers: &[Process]) -> DoctorLine {
             Ok(Ok(_)) => readable.push(path.display().to_string()),
             Ok(Err(error)) => {
                 unread.push(log_location::unreadable(&path, &error));
-                if error.kind() == ErrorKind::PermissionDenied {
-                    remedies.push(format!("sudo mongosonar logs report {}", path.display()));
-                }
+                remedies.push(match error.kind() {
+                    ErrorKind::PermissionDenied => format!("sudo mongosonar logs report {}", path.display()),
+                    _ => OTHER_FILE.to_owned(),
+                });
             }
             Err(reason) => {
                 unread.push(format!("{} ({}): {reason}", server.name, server.pid));
@@ -194,6 +202,9 @@ fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
         // Its mappings tell which library it is.
         let library = withheld.read(server, |server| TlsLibrary::of(server.pid));
         match (refused, library) {
+            (Some(TraceError::ProcessNamespace), _) => {
+                unread.push(format!("{said}: {OWN_PROCESS_NAMESPACE}"))
+            }
             (Some(error), _) => unread.push(format!("{said}: {error}")),
             (None, Err(_)) => unread.push(format!("{said}: it does not answer")),
             (None, Ok(None)) => unread.push(format!("{said}: no OpenSSL was found in it")),
@@ -214,6 +225,7 @@ fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
         "mongosonar queries --tls-keylog FILE, mongosonar profiler tail, or mongosonar logs report FILE";
     let remedy = match refused {
         Some(TraceError::Permission(_)) => format!("{}; or {others}", tracing_remedy()),
+        Some(TraceError::ProcessNamespace) => format!("{PROCESS_NAMESPACE_REMEDY}; or {others}"),
         _ => others.to_owned(),
     };
     line.warning(found.join("; "), remedy)
@@ -387,6 +399,10 @@ mod tests {
         assert!(piped.remedy.unwrap().contains("mongosonar logs report -"));
         let file = log_of(fs::File::options().append(true).open(&path).unwrap().into());
         assert!(file.verdict == "ok" && file.found.starts_with("can be read: /proc/"), "{}", file.found);
+        fs::write(&path, "hello\n").unwrap();
+        let other = log_of(fs::File::options().append(true).open(&path).unwrap().into());
+        assert!(other.found.contains("does not look like a log"), "{}", other.found);
+        assert!(other.remedy.unwrap().contains("--log FILE"), "what to do with a file that is none");
         fs::remove_dir_all(&folder).unwrap();
     }
 

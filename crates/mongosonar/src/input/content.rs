@@ -139,7 +139,10 @@ impl fmt::Display for FileContent {
             Self::Digest => "a saved report (--json)",
             Self::Comparison => "the result of a comparison (compare --json)",
             Self::DiskBench => "a result of disk bench --json",
-            Self::OwnJson => "JSON that another mongosonar command wrote",
+            Self::OwnJson => {
+                "JSON of another kind that mongosonar wrote; `mongosonar logs report`, `profiler report` and `report` write \
+                 saved reports with --json, `queries` with --digest --json"
+            }
             Self::ProfileBson => "a dump of BSON documents",
             Self::ProfileText => "profile documents as text",
             Self::CurrentOp | Self::CurrentOpBson => "operations in flight (currentOp)",

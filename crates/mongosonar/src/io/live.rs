@@ -40,7 +40,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         let choice = SeriesChoice { columns: &FILES, wants: &|_| true };
         return args.past.show(&choice, args.limit, args.json);
     }
-    let mut watch = TracedProcesses::new(&args.pid, args.dbpath.as_deref())?;
+    let mut watch = TracedProcesses::new(&process::named(&args.pid, &args.server)?, args.dbpath.as_deref())?;
     let confined = !args.keep_privileges;
     // Before the driver starts threads.
     let mut places = PathFinder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);

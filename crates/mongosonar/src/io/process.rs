@@ -17,9 +17,11 @@ use sonar_sys::ebpf::{MAX_PROCESSES, ProcessChange, Trace, TraceError, Tracer};
 
 use super::paths::Folder;
 use super::search::ServerSearch;
+use crate::args::connection::{AddressArgs, ServerArgs};
 use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep};
 use crate::servers::MONGOD;
+use crate::stacks::chosen;
 use crate::stop::{self, StopBehavior};
 
 /// How often to check mongods that do not use the folder yet.
@@ -68,6 +70,24 @@ pub fn begin(
 
 fn remedy() -> String {
     format!("run as root, or grant it once: {}", grant_line())
+}
+
+/// The processes that options name: by their numbers, or the mongod of this host at the port alone of the server that is
+/// asked for names. None if they name none, or a mongos or a server of another host.
+///
+/// # Errors
+/// Nothing listens on the port, or several servers do.
+pub fn named(pids: &[u32], server: &ServerArgs) -> Result<Vec<u32>> {
+    let (AddressArgs { uri: None, host: None }, Some(port)) = (&server.address, server.port) else {
+        return Ok(pids.to_vec());
+    };
+    if !pids.is_empty() {
+        return Ok(pids.to_vec());
+    }
+    let found = crate::servers::listeners(&Host::live())?;
+    let process = chosen::at_port(&found, port)?;
+    let is_mongod = found.listeners.iter().any(|one| one.pid == process && one.name == MONGOD);
+    Ok(is_mongod.then_some(process).into_iter().collect())
 }
 
 /// The processes that are traced.

@@ -31,7 +31,7 @@ const PROCESSES: &str = "processes";
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &IoRecordArgs) -> Result<u8> {
-    let mut watch = TracedProcesses::new(&args.pid, args.dbpath.as_deref())?;
+    let mut watch = TracedProcesses::new(&process::named(&args.pid, &args.server)?, args.dbpath.as_deref())?;
     let confined = !args.keep_privileges;
     // Before the driver starts threads.
     let paths = PathFinder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);

@@ -40,6 +40,8 @@ pub struct LoadedRecording {
     left_out: u64,
     /// Devices of pseudo file systems, and files on them; `None` if they are shown like others.
     pseudo: Option<(HashSet<u64>, HashSet<u32>)>,
+    /// A device turned out to be of a pseudo file system after a file on it had been taken for another one.
+    is_pseudo_late: bool,
 }
 
 /// Whether a file is on a pseudo file system: by its path, and because its device has no disk. By default a recording
@@ -187,9 +189,21 @@ pub fn load(path: &Path) -> Result<LoadedRecording> {
 }
 
 fn load_as(path: &Path, with_pseudo: bool) -> Result<LoadedRecording> {
+    let loaded = load_without(path, (!with_pseudo).then(HashSet::new))?;
+    match loaded.pseudo {
+        // Read again: now all of these devices are known from the first access on.
+        Some((devices, _)) if loaded.is_pseudo_late && input::is_rereadable(path) => {
+            load_without(path, Some(devices))
+        }
+        _ => Ok(loaded),
+    }
+}
+
+/// Leaves out files on these devices, and on those that turn out to be of a pseudo file system.
+fn load_without(path: &Path, devices: Option<HashSet<u64>>) -> Result<LoadedRecording> {
     let mut loaded = LoadedRecording {
         source: path.display().to_string(),
-        pseudo: (!with_pseudo).then(Default::default),
+        pseudo: devices.map(|devices| (devices, HashSet::new())),
         ..LoadedRecording::default()
     };
     let damage = blocks(path, |block| loaded.block(block))?;
@@ -241,7 +255,7 @@ pub fn blocks(path: &Path, mut each: impl FnMut(RecordingBlock<'_>)) -> Result<O
                 if got == 0 {
                     if let Err(error) = parser.finish(end) {
                         if foreign && end == 0 {
-                            bail!("{name} is empty");
+                            bail!("{name}: this is an empty file");
                         }
                         if foreign {
                             bail!(
@@ -269,8 +283,8 @@ impl LoadedRecording {
     /// Whether accesses to this file are left out.
     fn leaves_out(&mut self, file: u32, path: &str, device: u64) -> bool {
         let Some((devices, files)) = &mut self.pseudo else { return false };
-        if is_pseudo(path, device) && devices.len() < MAX_NAMES {
-            devices.insert(device);
+        if is_pseudo(path, device) && devices.len() < MAX_NAMES && devices.insert(device) {
+            self.is_pseudo_late |= self.devices.values().any(|known| *known == device);
         }
         // A file without a folder in its name is judged by the others on its device.
         let out = devices.contains(&device) && (files.len() < MAX_NAMES || files.contains(&file));

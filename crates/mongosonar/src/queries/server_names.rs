@@ -11,7 +11,7 @@ use super::local_servers::ListeningServers;
 /// The most servers that are remembered; others keep the name of each address.
 const MAX_SERVERS: usize = 1_024;
 
-/// Names servers by the address at which they were seen first. A process that listens on a port may do so on several
+/// Names servers by the address at which they were seen first, and not by `::1` where `127.0.0.1` leads to it too. A process that listens on a port may do so on several
 /// addresses of its host: `127.0.0.1`, `::1` and those of the interfaces lead to the same server. A name stays when its
 /// process is started again, or when the host gets other addresses.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +111,10 @@ impl ServerNames {
         if self.first.len() >= MAX_SERVERS && !self.first.contains_key(&key) {
             return server;
         }
-        *self.first.entry(key).or_insert(server)
+        let usual = Endpoint::v4(Ipv4Addr::LOCALHOST.octets(), server.port);
+        // Which of the two a client took first is chance: the same server would have two names in two files.
+        let is_localhost = server.ip() == Ipv6Addr::LOCALHOST && self.owner(usual) == Some(process);
+        *self.first.entry(key).or_insert(if is_localhost { usual } else { server })
     }
 
     fn take_news(&mut self) {
@@ -189,8 +192,11 @@ mod tests {
     fn a_server_has_the_name_of_its_first_address_whichever_of_the_host_leads_to_it() {
         let mut all = names(&[(7, "0.0.0.0:27017"), (7, "[::]:27017")]);
         let seen = ["[::1]:27017", "127.0.0.1:27017", "10.0.0.5:27017", "10.0.0.6:27017", "127.0.0.1:27018"];
-        let expected = ["[::1]:27017", "[::1]:27017", "[::1]:27017", "10.0.0.6:27017", "127.0.0.1:27018"];
+        let usual = "127.0.0.1:27017";
+        let expected = [usual, usual, usual, "10.0.0.6:27017", "127.0.0.1:27018"];
         assert_eq!(named(&mut all, &seen), expected.map(server));
+        let mut only_v6 = names(&[(7, "[::1]:27017"), (8, "127.0.0.1:27017")]);
+        assert_eq!(named(&mut only_v6, &seen[..2]), [seen[0], seen[1]].map(server), "two servers");
         let mut two = names(&[(7, "127.0.0.1:27017"), (7, "10.0.0.5:27017")]);
         let seen = ["10.0.0.5:27017", "127.0.0.1:27017", "127.0.0.2:27017"];
         let expected = ["10.0.0.5:27017", "10.0.0.5:27017", "127.0.0.2:27017"];
@@ -201,7 +207,8 @@ mod tests {
     fn in_a_file_only_the_addresses_of_localhost_are_those_of_one_server() {
         let mut of_file = ServerNames::default();
         let seen = ["[::1]:27017", "127.0.0.1:27017", "127.0.0.2:27017", "10.0.0.5:27017", "127.0.0.1:27018"];
-        let expected = ["[::1]:27017", "[::1]:27017", "127.0.0.2:27017", "10.0.0.5:27017", "127.0.0.1:27018"];
+        let expected =
+            ["127.0.0.1:27017", "127.0.0.1:27017", "127.0.0.2:27017", "10.0.0.5:27017", "127.0.0.1:27018"];
         assert_eq!(named(&mut of_file, &seen), expected.map(server));
     }
 

@@ -33,7 +33,10 @@ pub fn choose(args: &StacksArgs) -> Result<StackProcess> {
 }
 
 /// The process that listens on a port.
-fn at_port(found: &FoundListeners, port: u16) -> Result<u32> {
+///
+/// # Errors
+/// There is none, or several.
+pub fn at_port(found: &FoundListeners, port: u16) -> Result<u32> {
     let list = |listeners: &[&Listener]| {
         let each = listeners.iter().map(|one| format!("{} {} on {}", one.name, one.pid, one.address));
         each.collect::<Vec<_>>().join(", ")

@@ -1,7 +1,7 @@
 //! `mongosonar stacks`: what the threads of a server do and wait for, without stopping it.
 
 pub mod args;
-mod chosen;
+pub mod chosen;
 mod collect;
 mod compare;
 pub mod following;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::trace::{CALLED_MONGOD, IDLE, Oracle, Recorded, Tracer, counts, live_reads, paths};
-use crate::support::{Folder, run, text};
+use crate::support::{Folder, program, run, text};
 
 /// What the oracle does.
 const ACCESSES: &str = r#"
@@ -460,6 +460,19 @@ fn without_permission_it_says_what_is_missing_and_that_is_enough() {
     let seen = recorded.under(&db);
     let accesses = seen.iter().filter(|access| access.0 == "collection-1-2.wt");
     assert_eq!(accesses.map(|a| (a.2, a.3, a.4, a.5)).collect::<Vec<_>>(), expected());
+}
+
+#[test]
+fn a_port_alone_names_the_server_to_trace() {
+    let folder = Folder::new("io-port");
+    let [recording] = paths(&folder, ["x.msio"]);
+    // Nothing listens there.
+    for words in [&["io", "record", recording.as_str()][..], &["io", "live"]] {
+        let output = program(words).args(["--port", "1", "--duration", "1s"]).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains("listens on port 1"), "{words:?}: {said}");
+    }
+    assert!(!Path::new(&recording).exists());
 }
 
 #[test]

@@ -150,6 +150,37 @@ fn names_that_the_server_gave_are_shown() {
     assert!(text(&run(&format!("io report {}", path.display())).stdout).contains(" shop.orders\n"));
 }
 
+/// Their device is known to be that of `/proc` only once a file on it has its folder in its name.
+#[test]
+fn files_without_a_folder_that_turn_out_to_be_in_proc_are_left_out_from_the_first_access_on() {
+    let folder = Folder::new("io-late");
+    let mut out = Vec::new();
+    let mut writer = RecordingWriter::begin(&[("source", "a test")], &mut out);
+    let read = |file| IoAccess {
+        start: Timestamp::from_unix(1, 0),
+        latency_ns: 5,
+        thread: 1,
+        file,
+        kind: AccessKind::Read,
+        offset: 0,
+        asked: 10,
+        given: 10,
+        error: 0,
+        device_bytes: Some(0),
+    };
+    for (file, device, path) in
+        [(1, 5, "netstat"), (2, 9, "/db/collection-1-2.wt"), (3, 5, "/proc/7/stat"), (4, 6, "nameless")]
+    {
+        writer.file(&FileEntry { file, device, inode: u64::from(file), path }, &mut out);
+        writer.access(&read(file), &mut out);
+    }
+    writer.end(&IoLosses::default(), &mut out);
+    let path = folder.file("late.msio", &out).display().to_string();
+    let said = text(&run(&format!("io report {path}")).stdout).to_owned();
+    assert!(said.contains("left out: 2 accesses to files of /proc and /sys"), "{said}");
+    assert!(!said.contains("netstat") && said.contains("nameless"), "{said}");
+}
+
 /// Reads of one file, 64 KiB each at random, by threads of these names; each read's bytes from the device.
 fn made(threads: &[&str], device_bytes: u64) -> Vec<u8> {
     let mut out = Vec::new();

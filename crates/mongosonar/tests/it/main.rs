@@ -26,6 +26,7 @@ mod lookalikes;
 mod loopback;
 mod not_read;
 mod pages;
+mod process_namespace;
 mod report;
 mod reports;
 mod restarts;

@@ -49,6 +49,54 @@ fn object(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+#[test]
+fn a_log_has_seen_the_time_of_all_its_lines() {
+    let folder = Folder::new("lines");
+    let line = |time: &str, what: &str| {
+        format!(r#"{{"t":{{"$date":"2026-05-01T{time}.000+00:00"}},"s":"I","ctx":"conn1",{what}}}"#)
+    };
+    let slow = r#""c":"COMMAND","id":51803,"msg":"Slow query","attr":{"type":"command","ns":"shop.carts","command":{"find":"carts","filter":{"b":1},"$db":"shop"},"durationMillis":300}"#;
+    let other = r#""c":"NETWORK","id":22944,"msg":"Connection ended","attr":{}"#;
+    let profiled = |time: &str| {
+        format!(
+            r#"{{"op":"query","ns":"shop.carts","command":{{"find":"carts","filter":{{"b":1}},"$db":"shop"}},"nreturned":1,"millis":300,"ts":{{"$date":"2026-05-01T{time}.000Z"}}}}"#
+        )
+    };
+    let profile = ["10:00:01", "10:05:01", "10:09:59"].map(profiled).join("\n");
+    let profile = folder.file("profile.json", profile.as_bytes());
+    let said = |name: &str, lines: &[String]| {
+        let log = folder.file(name, lines.join("\n").as_bytes());
+        text(&run("report --utc", &[profile.clone(), log]).stdout).to_owned()
+    };
+    let slow = line("10:05:01", slow);
+    let all = said("all.log", &[line("10:00:00", other), slow.clone(), line("10:10:00", other)]);
+    assert!(!all.contains("reaches further"), "{all}");
+    let short = said("short.log", &[line("10:05:00", other), slow, line("10:05:09", other)]);
+    let within =
+        "the profile reaches further than the others: --from 2026-05-01T10:05:00Z --to 2026-05-01T10:05:09Z";
+    assert!(short.contains(within), "{short}");
+}
+
+#[test]
+fn waits_are_a_share_of_the_time_of_operations_whose_waits_are_known() {
+    let folder = Folder::new("waits");
+    let logged = r#"{"t":{"$date":"2026-05-01T10:00:00.000+00:00"},"s":"I","c":"COMMAND","id":51803,"ctx":"conn1","msg":"Slow query","attr":{"type":"command","ns":"shop.orders","command":{"find":"orders","filter":{"a":1},"$db":"shop"},"planSummary":"COLLSCAN","docsExamined":9,"nreturned":1,"locks":{"Global":{"acquireCount":{"r":1},"acquireWaitCount":{"r":1},"timeAcquiringMicros":{"r":100000}}},"durationMillis":200}}"#;
+    let log = folder.file("mongod.log", logged.as_bytes());
+    // It does not show how operations were executed.
+    let [Recording { wire, .. }, _] = recordings();
+    let waits = |files: &[PathBuf]| {
+        let output = run("report --utc", files);
+        text(&output.stdout)
+            .lines()
+            .find(|line| line.starts_with("  waited for"))
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert_eq!(waits(std::slice::from_ref(&log)), "  waited for: locks 100ms (50.0%)");
+    let of = "; of 200ms, the time of the operations whose waits are known";
+    assert_eq!(waits(&[log, wire]), format!("  waited for: locks 100ms (50.0%){of}"));
+}
+
 /// What makes a row the same in two reports.
 fn identity(row: &Value, by: &str) -> String {
     match by {

@@ -20,13 +20,13 @@ impl Figures {
         is_known.then_some(self.transfer_ns)
     }
 
-    /// Number of errors of all codes; `None` if it is not known of any operation whether it failed.
+    /// Number of errors of all codes; `None` if none is known, and of more operations it is not known whether they failed
+    /// than it is.
     pub fn known_errors(&self) -> Option<u64> {
         let errors = self.error_count();
-        let is_known = self.calls == 0
-            || errors > 0
-            || self.calls > self.outcome_unknown.saturating_add(self.unacknowledged);
-        is_known.then_some(errors)
+        let unknown = self.outcome_unknown;
+        let known = self.calls.saturating_sub(unknown.saturating_add(self.unacknowledged));
+        (self.calls == 0 || errors > 0 || known > 0 && known >= unknown).then_some(errors)
     }
 
     /// Operations with an error; `None` likewise.

@@ -43,22 +43,45 @@ impl GapFinder {
 
     /// The gaps by time: of all collectors, and of each one that observed something in the span.
     pub fn finish(self) -> Vec<HistoryGap> {
-        let best = |shares: &Shares| shares.iter().copied().fold(0.0, f64::max);
         let mut gaps = Vec::new();
         self.collect(&best, None, &mut gaps);
         for collector in CollectorKind::ALL {
-            let own = |shares: &Shares| shares[collector as usize];
-            if self.windows.iter().any(|(_, shares)| own(shares) > 0.0) {
-                // Where no collector observed more, the gap has been named.
-                let behind = |shares: &Shares| if best(shares) < MIN_SHARE { 1.0 } else { own(shares) };
-                let mut found = Vec::new();
-                self.collect(&behind, Some(collector), &mut found);
-                found.retain(|gap| !is_covered(gap, &gaps));
-                gaps.extend(found);
-            }
+            self.collect_own(collector, &mut gaps);
         }
         gaps.sort_by_key(|gap| gap.span.from);
         gaps
+    }
+
+    /// The gaps by time in what this collector observed. Those of all collectors have its own share, unless it observed
+    /// nothing in the span.
+    pub fn finish_of(self, collector: CollectorKind) -> Vec<HistoryGap> {
+        let mut gaps = Vec::new();
+        let has_observed = self.has_observed(collector);
+        let share = |shares: &Shares| {
+            let best = best(shares);
+            if best < MIN_SHARE && has_observed { shares[collector as usize] } else { best }
+        };
+        self.collect(&share, None, &mut gaps);
+        self.collect_own(collector, &mut gaps);
+        gaps.sort_by_key(|gap| gap.span.from);
+        gaps
+    }
+
+    fn has_observed(&self, collector: CollectorKind) -> bool {
+        self.windows.iter().any(|(_, shares)| shares[collector as usize] > 0.0)
+    }
+
+    /// Adds the times in which this collector observed too little and another one did not, if it observed anything.
+    fn collect_own(&self, collector: CollectorKind, gaps: &mut Vec<HistoryGap>) {
+        if self.has_observed(collector) {
+            // Where no collector observed more, the gap has been named.
+            let behind =
+                |shares: &Shares| if best(shares) < MIN_SHARE { 1.0 } else { shares[collector as usize] };
+            let mut found = Vec::new();
+            self.collect(&behind, Some(collector), &mut found);
+            found.retain(|gap| !is_covered(gap, gaps));
+            gaps.extend(found);
+        }
     }
 
     /// Adds the times in which `share` is too small, or for which there is no window.
@@ -93,6 +116,11 @@ impl GapFinder {
         }
         add(until, self.span.to, 0.0);
     }
+}
+
+/// The share of the collector that observed most.
+fn best(shares: &Shares) -> f64 {
+    shares.iter().copied().fold(0.0, f64::max)
 }
 
 /// Whether one of the gaps of all collectors covers this one.
@@ -146,6 +174,22 @@ mod tests {
         finder.add(&ObservedSpan::of(&hour));
         let gaps = finder.finish();
         assert_eq!((gaps.len(), gaps[0].collector, gaps[0].observed), (1, None, 0.75));
+    }
+
+    #[test]
+    fn where_none_observed_all_a_collector_has_its_own_share() {
+        use CollectorKind::{Log, Machine, Queries};
+        let mut window = HistoryWindow::new(at(100), Resolution::TenSeconds);
+        window.observe(Queries, 3_000_000_000);
+        window.observe(Machine, 4_000_000_000);
+        let gap = |collector| {
+            let mut finder = GapFinder::new(Span { from: at(100), to: at(110) });
+            finder.add(&ObservedSpan::of(&window));
+            let gaps = finder.finish_of(collector);
+            assert_eq!((gaps.len(), gaps[0].collector), (1, None));
+            gaps[0].observed
+        };
+        assert_eq!([Queries, Machine, Log].map(gap), [0.3, 0.4, 0.4]);
     }
 
     #[test]

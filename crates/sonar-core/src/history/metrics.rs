@@ -130,7 +130,7 @@ metrics! {
     }
     Server {
         LOG_UNREAD: "log.unread_percent", Percent,
-            "time in which the server's log could not be read; without a value all of it was read that logs were";
+            "time in which the server's log could not be read while others were; no value means none";
     }
     Member {
         MEMBER_STATE: "member.state", Count, "state in the replica set by number: 1 is primary, 2 secondary";

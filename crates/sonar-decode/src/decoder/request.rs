@@ -120,7 +120,7 @@ impl ReadRequest {
                 ordered_id: shape.ordered_id,
                 statements: shape.statements,
                 statement_count: shape.statement_count,
-                class: facts.classes.class(client.is_server, facts.waits),
+                class: facts.classes.sent_by(&client.app, facts.classes.class(client.is_server, facts.waits)),
                 kind: facts.kind,
                 opcode: facts.opcode,
                 compressor: sent.compressor,

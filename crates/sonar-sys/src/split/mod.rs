@@ -145,11 +145,7 @@ impl SplitTracer {
         connections: ConnectionSample,
         room: SplitRoom,
     ) -> Result<Self, TraceError> {
-        if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
-            return Err(TraceError::NoBtf);
-        }
-        // Otherwise libbpf writes the verifier's log to standard error.
-        libbpf_rs::set_print(None);
+        ebpf::prepare()?;
         let error = |error: libbpf_rs::Error| load_error(&error);
         // The skeleton borrows a place for a pointer for as long as it lives: it is leaked, eight bytes for each try.
         let place = Box::leak(Box::new(MaybeUninit::uninit()));

@@ -12,7 +12,6 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -30,7 +29,7 @@ use crate::ebpf::processes::FollowedProcesses;
 use crate::ebpf::{TraceError, drained, load_error, lookup, update};
 use crate::skeletons::tls::{TlsSkel, TlsSkelBuilder, types};
 use crate::sys_bpf::ProgramStatistics;
-use crate::{sys, sys_bpf};
+use crate::{ebpf, sys, sys_bpf};
 
 /// Processes that can be followed at once.
 pub const MAX_PROCESSES: usize = 64;
@@ -103,11 +102,7 @@ impl TlsTracer {
     /// # Errors
     /// [`TraceError`], with what is missing.
     pub fn load(source: PlaintextSource, room: TlsRoom) -> Result<Self, TraceError> {
-        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-            return Err(TraceError::NoBtf);
-        }
-        // Otherwise libbpf writes the verifier's log to standard error.
-        libbpf_rs::set_print(None);
+        ebpf::prepare()?;
         let error = |error: libbpf_rs::Error| load_error(&error);
         // The skeleton borrows a place for a pointer for as long as it lives: it is leaked, eight bytes for each try.
         let place = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -405,6 +400,7 @@ fn parse<'a>(bytes: &'a [u8], clock: &ClockOffsets) -> Option<Plaintext<'a>> {
 mod tests {
     use std::io::{Read, Write};
     use std::os::unix::fs::FileExt;
+    use std::path::Path;
     use std::process::{Command, Stdio};
 
     use super::*;

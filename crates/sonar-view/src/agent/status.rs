@@ -216,10 +216,12 @@ impl AgentStatus {
             share(self.helpers_cpu_ns),
             Bytes(self.memory_bytes as f64)
         )?;
-        let last = self.last_window_ns.map_or_else(|| "none so far".to_owned(), time);
+        // Without a window since the start, what the store has is of earlier runs.
+        let last = self.last_window_ns.filter(|_| self.windows > 0);
+        let last = last.map_or_else(String::new, |ns| format!(", the last from {}", time(ns)));
         writeln!(
             out,
-            "store {}: {}, {} stored since then, the last from {last}",
+            "store {}: {}, {} stored since then{last}",
             escape(&self.store),
             Bytes(self.store_bytes as f64),
             plural(self.windows, "window")
@@ -374,6 +376,12 @@ mod tests {
         }
         assert!(!text.contains('\u{1b}'), "escaped");
         assert!(!text.contains("\nlarge ") && !text.contains("\nlogs "), "not known, and nothing: {text}");
+        // What the store has then is of earlier runs.
+        let mut first = Vec::new();
+        let just_started = AgentStatus { windows: 0, last_window_ns: Some(start), ..status.clone() };
+        just_started.text(&Zone::utc(), &mut first).unwrap();
+        let first = String::from_utf8(first).unwrap();
+        assert!(first.contains(" 0 windows stored since then\n"), "{first}");
         let mut none = Vec::new();
         AgentStatus::default().text(&Zone::utc(), &mut none).unwrap();
         assert!(String::from_utf8(none).unwrap().ends_with("\nno mongod or mongos runs here\n"));

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use sonar_core::history::{CollectorKind, HistoryWindow, Span};
-use sonar_core::time::NS_PER_S;
 use sonar_core::words::plural;
 use sonar_core::{Source, Timestamp};
 
@@ -129,8 +128,7 @@ impl AgentSummary {
                 Some(count) => format!(", {}", plural(*count, "operation")),
                 None => String::new(),
             };
-            let whole_seconds = observed_ns / NS_PER_S * NS_PER_S;
-            writeln!(out, "  {name:<10} observed {}{operations}", Nanos(whole_seconds))?;
+            writeln!(out, "  {name:<10} observed {}{operations}", Nanos(*observed_ns))?;
         }
         writeln!(out, "  {:<10} {}", "series", plural(self.values, "value"))?;
         writeln!(out, "  {:<10} {}", "events", Grouped(self.events))?;
@@ -153,6 +151,7 @@ impl AgentSummary {
 #[cfg(test)]
 mod tests {
     use sonar_core::history::Resolution;
+    use sonar_core::time::NS_PER_S;
 
     use super::*;
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use sonar_core::history::Span;
 use sonar_core::significance::{
     ALPHA, MIN_CALLS, MIN_EFFECT, MIN_FACTOR, Rate, Sensitivity, Shift, dispersion, examined, growth, holm,
     least_more, least_slower, rate, shift,
@@ -219,6 +220,8 @@ pub struct ComparedSide {
     pub host: Option<String>,
     /// Where it came from.
     pub source: Source,
+    /// The span of the history that it is; `None` if it is of a file.
+    pub history: Option<Span>,
     /// In which zone its times are shown.
     pub zone: Zone,
     /// What must be known of it before its figures are believed: what stands behind its letter, a sentence each.
@@ -429,10 +432,14 @@ pub const fn kind(source: Source) -> &'static str {
 /// A line for each side: how many operations, from when to when, where from.
 fn heads(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2]) -> [String; 2] {
     let head = |letter: char, side: &ComparedSide, totals: &Figures| {
-        let ComparedSide { name, source, zone, .. } = side;
+        let ComparedSide { name, source, history, zone, .. } = side;
+        let operations = plural(Count(totals.calls as f64), "operation");
+        if let Some(span) = history {
+            let (from, to) = (zone.show_seconds(span.from), zone.show_seconds(span.to));
+            return format!("{letter}: {operations} of the history from {from} to {to}: {name}");
+        }
         format!(
-            "{letter}: {} of a {}{}: {name}",
-            plural(Count(totals.calls as f64), "operation"),
+            "{letter}: {operations} of a {}{}: {name}",
             kind(*source),
             match totals.first_seen.is_known() {
                 true => format!(

@@ -147,12 +147,13 @@ impl RunComparison {
         if judged.is_empty() {
             return "The steps do not show which run is faster.".to_owned();
         }
-        let of = plural(judged.len(), "number");
+        let (of, of_one) = (plural(judged.len(), "number"), judged.len() == 1);
         let differing = judged.into_iter().zip(holm(&ps)).filter(|(_, stands)| *stands);
         let differing: Vec<&StepPair> = differing.map(|(pair, _)| pair).collect();
         let count = |letter: &str| differing.iter().filter(|pair| pair.faster == Some(letter)).count();
         let faster = match (count("A"), count("B")) {
-            (0, 0) => "Nothing differs beyond noise at".to_owned(),
+            (0, 0) if of_one => "Nothing differs beyond noise at".to_owned(),
+            (0, 0) => "Nothing differs beyond noise at any of".to_owned(),
             (a, 0) => format!("A is faster at {a} of"),
             (0, b) => format!("B is faster at {b} of"),
             (a, b) => format!("A is faster at {a} and B at {b} of"),
@@ -310,7 +311,7 @@ mod tests {
         let (a, b) = (run(&steps(slow)), run(&steps(other)));
         let found = RunComparison::new(&a, &b, ["ext4".into(), "xfs".into()]);
         assert_eq!(found.steps[0].faster, Some("B"), "{:?}", found.steps[0]);
-        assert_eq!(found.answer(), "Nothing differs beyond noise at 10 numbers in flight.");
+        assert_eq!(found.answer(), "Nothing differs beyond noise at any of 10 numbers in flight.");
         // A mean of 0 has no ratio.
         assert_eq!(
             answer(&[(1, slow), (2, [0; 4])], &[(1, fast), (2, slow)]),

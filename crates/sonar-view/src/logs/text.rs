@@ -226,7 +226,14 @@ fn waits(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
         .map(|wait| format!("{} {} ({:.1})", wait.words, Nanos(wait.total_ns), Percent(share(wait.total_ns))))
         .collect();
     if !waits.is_empty() {
-        writeln!(out, "  waited for: {}", waits.join(", "))?;
+        let whole = view.totals.figures.latency.sum_ns();
+        let of = match view.totals.executed().latency.sum_ns() {
+            known if known == whole => String::new(),
+            known => {
+                format!("; of {}, the time of the operations whose waits are known", Nanos(known as u64))
+            }
+        };
+        writeln!(out, "  waited for: {}{of}", waits.join(", "))?;
     }
     if let Some(spills) = server.sums.spills.get().filter(|spills| *spills > 0) {
         let bytes =

@@ -28,6 +28,8 @@ pub struct LoadedDigest {
     pub shape_rules: Option<u32>,
     /// What its capture lacks of all messages, as it stands behind the letter of a side; nothing if no part is missing.
     pub missing: Vec<String>,
+    /// The span of the history that it is; `None` if it is of a file.
+    pub history: Option<Span>,
 }
 
 impl LoadedDigest {
@@ -53,6 +55,7 @@ impl LoadedDigest {
             name: name.to_owned(),
             host: self.host.clone(),
             source: self.source,
+            history: self.history,
             zone: zone.unwrap_or(&self.zone).clone(),
             notes: self.missing.clone(),
         }
@@ -95,6 +98,7 @@ impl LoadedSpan {
             zone: zone.clone(),
             shape_rules: (rows.by == GroupBy::Shape).then_some(RULES_VERSION),
             missing: Vec::new(),
+            history: Some(windows),
         };
         Ok(Self { loaded, notes })
     }

@@ -10,6 +10,7 @@ use sonar_core::history::{
 use sonar_core::{Endpoint, Timestamp};
 
 use super::PastError;
+use crate::changes::words;
 use crate::changes::{GapJson, gaps_summary};
 use crate::kit::{Zone, server_name};
 
@@ -243,13 +244,17 @@ impl<'a> HistoryView<'a> {
     /// # Errors
     /// The history cannot be read.
     pub fn gaps(&self, span: Span) -> Result<Vec<HistoryGap>, PastError> {
+        Ok(self.gap_finder(span)?.finish())
+    }
+
+    fn gap_finder(&self, span: Span) -> Result<GapFinder, PastError> {
         let mut finder = GapFinder::new(span);
         self.observed(span, &mut |window| {
             if window.is_observed() {
                 finder.add(&window);
             }
         })?;
-        Ok(finder.finish())
+        Ok(finder)
     }
 
     /// The collector that shows the operations of a span: that of the log only where nothing was seen on the wire.
@@ -265,7 +270,13 @@ impl<'a> HistoryView<'a> {
     }
 
     fn observed(&self, span: Span, visit: &mut dyn FnMut(ObservedSpan)) -> Result<(), PastError> {
-        self.reader.observed(span, resolution(span), visit).map_err(|source| self.unreadable(source))
+        let mut visit = |mut window: ObservedSpan| {
+            // A long window has room before and after the history, where nothing could be observed.
+            let Span { from, to } = window.span;
+            window.span = Span { from: from.max(self.extent.from), to: to.min(self.extent.to) };
+            visit(window);
+        };
+        self.reader.observed(span, resolution(span), &mut visit).map_err(|source| self.unreadable(source))
     }
 
     /// The times of a span that this collector did not observe, by time.
@@ -273,9 +284,7 @@ impl<'a> HistoryView<'a> {
     /// # Errors
     /// The history cannot be read.
     pub fn gaps_of(&self, collector: CollectorKind, span: Span) -> Result<Vec<HistoryGap>, PastError> {
-        let mut gaps = self.gaps(span)?;
-        gaps.retain(|gap| gap.collector.is_none_or(|one| one == collector));
-        Ok(gaps)
+        Ok(self.gap_finder(span)?.finish_of(collector))
     }
 
     /// What this collector did not observe of a span, in words.
@@ -288,8 +297,15 @@ impl<'a> HistoryView<'a> {
         span: Span,
         zone: &Zone,
     ) -> Result<Option<String>, PastError> {
-        let gaps: Vec<GapJson> = self.gaps_of(collector, span)?.iter().map(Into::into).collect();
-        Ok(gaps_summary(&gaps, zone, span).map(|summary| format!("GAP: {summary}")))
+        let stored = Span { from: span.from.max(self.extent.from), to: span.to.min(self.extent.to) };
+        let gaps: Vec<GapJson> = self.gaps_of(collector, stored)?.iter().map(Into::into).collect();
+        let clock = |at| words::clock(zone, at, span);
+        let before = (span.from < stored.from).then(|| format!("before {}", clock(stored.from)));
+        let after = (span.to > stored.to).then(|| format!("after {}", clock(stored.to)));
+        let beyond: Vec<String> = before.into_iter().chain(after).collect();
+        let beyond = (!beyond.is_empty()).then(|| format!("Nothing is stored {}.", beyond.join(" and ")));
+        let parts: Vec<String> = gaps_summary(&gaps, zone, span).into_iter().chain(beyond).collect();
+        Ok((!parts.is_empty()).then(|| format!("GAP: {}", parts.join(" "))))
     }
 
     /// What was not observed of the operations of a span, in words.

@@ -15,6 +15,7 @@ use sonar_core::baseline::{BaselineKey, BaselineQuery};
 use sonar_core::figures::Figures;
 use sonar_core::operation::{InFlightOperations, MAX_OLDEST, WaitingOperation};
 use sonar_core::row::{Row, RowKey};
+use sonar_core::shape::UNKNOWN;
 use sonar_core::time_split::RowSplit;
 use sonar_core::{
     Application, Baseline, Class, CommandType, Coverage, Endpoint, Role, ShapeId, ShapeInfo, Source, Subject,
@@ -138,6 +139,8 @@ pub struct WindowReport<'a> {
     /// if they are not known of the selected server alone, or the wire, which alone shows them, was not observed or could
     /// not be read.
     pub types: Option<[u64; CommandType::ALL.len()]>,
+    /// Operations of the same that are of no type because their command was not captured. Not scaled.
+    pub commands_unknown: u64,
     /// Of what is in flight in the chosen classes and role, what waits longest.
     pub longest_waiting: Option<&'a InFlightOperations>,
     /// What was lost or skipped in the span.
@@ -148,6 +151,8 @@ pub struct WindowReport<'a> {
     pub rows_total: usize,
     /// What the selection leaves out.
     pub hidden: Hidden,
+    /// Operations that two rows count, because the log names their application otherwise than the wire does.
+    pub named_twice: u64,
     /// Why there is nothing to show, where there is no row and nothing is left out; see [`WindowReport::explained`].
     pub silence: Option<Silence>,
     /// What a reader must know about the input: why it was not read in full, which log was of no use.
@@ -156,6 +161,8 @@ pub struct WindowReport<'a> {
     pub servers: Vec<ServerState>,
     /// It is an interval that is shorter than was asked for: the capture began or ended within it.
     pub is_partial: bool,
+    /// It is of a history, not of a capture.
+    pub is_stored: bool,
     /// The wire was observed.
     has_wire: bool,
 }
@@ -186,6 +193,12 @@ impl<'a> WindowReport<'a> {
             }
         }
 
+        let of_apps = || {
+            let wanted = window.apps.iter().filter(|row| selection.wants(row.role, row.class));
+            wanted.map(|row| row.figures().calls).sum::<u64>()
+        };
+        let named_twice =
+            if selection.by == Grouping::App { of_apps().saturating_sub(totals.calls) } else { 0 };
         let gathered = match selection.by {
             Grouping::Shape | Grouping::Order | Grouping::Namespace => {
                 gather_shapes(window, selection, &mut hidden)
@@ -204,7 +217,9 @@ impl<'a> WindowReport<'a> {
             row.count_by_class(|class, operations| hidden.add(Reason::Limit, class, operations));
         }
         let shown = window.shapes.iter().filter(|row| selection.hides(row.role, row.class).is_none());
-        let rates = Rates::of_rows(shown, &totals, window);
+        let rates = Rates::of_rows(shown.clone(), &totals, window);
+        let without_command = shown.filter(|row| &*row.shape().command == UNKNOWN);
+        let commands_unknown = without_command.map(|row| row.figures().calls).sum();
         let has_wire = window.is_observed(Source::Wire);
         Self {
             start: window.start,
@@ -216,15 +231,18 @@ impl<'a> WindowReport<'a> {
             totals: Stats::new(Cow::Owned(totals), Some(waiting), rates),
             types: (!selection.is_one_server && has_wire)
                 .then(|| window.types.totals(|role, class| selection.wants(role, class))),
+            commands_unknown,
             longest_waiting: wanted().filter(|more| more.count > 0).max_by_key(|more| more.oldest_ns),
             coverage: &window.coverage,
             rows,
             rows_total,
             hidden,
+            named_twice,
             silence: None,
             notes: Vec::new(),
             servers: Vec::new(),
             is_partial: false,
+            is_stored: window.observed.is_some(),
             has_wire,
         }
     }

@@ -6,11 +6,11 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::{CommandType, Coverage, Timestamp};
 
 use crate::kit::{self, Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown, plural, scaled, wrap};
-use crate::queries::WindowReport;
 use crate::queries::advice::{advice, snap_length};
 use crate::queries::column::Column;
 use crate::queries::layout::{Placed, place, push_cell};
 use crate::queries::server_state::StateTime;
+use crate::queries::{ReportKey, Selection, WindowReport};
 
 /// Writes one interval: a line of totals, the rows, what is not shown, and what was lost. `width` is that
 /// of the terminal; `None` leaves the last column as long as it is.
@@ -44,6 +44,12 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
         let (start, end) = (zone.show(report.start), zone.show(report.end));
         write!(out, "Summary of {}: {start} to {end}", Nanos(report.length_ns))?;
         match report.elapsed_ns {
+            0 if report.length_ns > 1 && figures.calls > 0 => {
+                writeln!(
+                    out,
+                    ", of which nothing was observed: the operations are those that a log tells of"
+                )?;
+            }
             0 if report.length_ns > 1 => writeln!(out, ", of which nothing was observed")?,
             ns if ns > 0 && ns < report.length_ns => writeln!(out, ", of which {} were observed", Nanos(ns))?,
             _ => writeln!(out)?,
@@ -64,7 +70,13 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
     )?;
     if let Some(rates) = type_rates(report) {
         let rates = rates.map(|(name, rate)| format!("{name} {}{}/s", report.mark(), Count(rate)));
-        writeln!(out, "  {}", rates.join("  "))?;
+        write!(out, "  {}", rates.join("  "))?;
+        if report.commands_unknown > 0 {
+            let unknown = scaled(report.commands_unknown, report.sample);
+            write!(out, "; {} of unknown command", plural(unknown, "operation"))?;
+        }
+        let is_cut = report.coverage.messages_snapped > 0;
+        writeln!(out, "{}", if is_cut { "; at least, as messages are cut" } else { "" })?;
     }
     let ends = [
         ("failed", figures.failed),
@@ -76,7 +88,7 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
     for (name, count) in ends.into_iter().filter(|(_, count)| *count > 0) {
         write!(out, ", {}{} {name}", report.mark(), scaled(count, report.sample))?;
     }
-    writeln!(out)?;
+    writeln!(out, "{}", whatever(report))?;
     servers(report, width, &mut out)?;
     if report.sample > 1 {
         writeln!(out, "  One connection in {} was captured; figures marked ~ are scaled up.", report.sample)?;
@@ -111,13 +123,20 @@ pub(crate) fn clock(report: &WindowReport<'_>) -> String {
     report.selection.zone.show_seconds(report.end).to_string()
 }
 
+/// What to say beside totals, which include the operations that a filter leaves out.
+fn whatever(report: &WindowReport<'_>) -> &'static str {
+    let Selection { text, namespace, .. } = report.selection;
+    if text.is_empty() && namespace.text().is_empty() { "" } else { ", whatever the filter" }
+}
+
 /// Totals in one line.
 pub(crate) fn totals(report: &WindowReport<'_>) -> String {
     let (rates, mark) = (report.totals.rates, report.mark());
     let rate = |rate, unit| report.rate(rate, unit);
     let mut line = format!(
-        "{}: {} queries per second  load {}  p99 {}  errors {}  in {}  out {}",
+        "{}{}: {} queries per second  load {}  p99 {}  errors {}  in {}  out {}",
         report.selection.classes.label(),
+        whatever(report),
         rate(rates.calls, ""),
         rate(rates.load, ""),
         or_unknown(report.totals.quantiles.p99.map(Nanos)),
@@ -240,10 +259,35 @@ fn rows(
         let more = plural(report.rows_total - report.rows.len(), "more row");
         writeln!(out, "… and {more} (--limit {} shows all)", report.rows_total)?;
     }
-    match report.hidden.line(report.sample, HiddenContext::CommandLine) {
-        Some(line) => paragraph(&line, width, out),
-        None => Ok(()),
-    }
+    let twice = (report.named_twice > 0).then(|| {
+        let operations = plural(scaled(report.named_twice, report.sample), "operation");
+        format!("In two rows: {operations}, for which the log names another application than the wire")
+    });
+    let hidden = report.hidden.line(report.sample, HiddenContext::CommandLine);
+    hidden
+        .into_iter()
+        .chain(twice)
+        .chain(joined_late_hint(report))
+        .try_for_each(|line| paragraph(&line, width, out))
+}
+
+/// Why applications have no name, and what may name them, if any has none because of it.
+fn joined_late_hint(report: &WindowReport<'_>) -> Option<String> {
+    let is_late =
+        |key: &ReportKey<'_>| matches!(key, ReportKey::App(app) if app.name.is_empty() && app.joined_late);
+    report.rows.iter().any(|row| is_late(&row.key)).then(|| {
+        match report.is_stored {
+            true => {
+                "joined late: connections that were open before the agent saw them, and whose applications no log that it \
+                 reads names (`mongosonar agent --status` says which logs it follows)"
+            }
+            false => {
+                "joined late: connections that were open before the capture began; the server's log (--log FILE) or a \
+                 running server (--uri URI) may name their applications"
+            }
+        }
+        .to_owned()
+    })
 }
 
 /// Why there is no row.
@@ -321,7 +365,11 @@ mod tests {
     }
 
     /// Counters that say what was read, and how: they take nothing away from `nothing lost`.
-    const HARMLESS: [(&str, &str); 31] = [
+    const HARMLESS: [(&str, &str); 32] = [
+        (
+            "resyncs",
+            "what such a search skips is counted in resync_bytes, and what was lost before it in gap_bytes",
+        ),
         ("frames", "all packets; later counters say what became of them"),
         ("frames_decoded", "packets that were read"),
         ("frames_snapped_bytes", "the length to which frames_snapped were cut"),

@@ -1,6 +1,7 @@
 //! Two digests beside each other: what is told of a steady recording cut in half, and of one that got heavier.
 
 use crate::synthetic::{app, operation, shape};
+use sonar_core::history::Span;
 use sonar_core::significance::MIN_EFFECT;
 use sonar_core::{Digest, Execution, Operation, Record, Source, Timestamp};
 use sonar_view::compare::{Change, ComparedSide, ComparedSources, DigestComparison, NotJudged};
@@ -113,6 +114,7 @@ fn rows_with_few_known_latencies_are_not_said_to_have_few_calls() {
         let comparison = DigestComparison::new(&a, &b, true, [true; 2]);
         assert_eq!(comparison.pairs[0].not_judged, Some(NotJudged::FewLatencies));
         let side = |name: &str| ComparedSide {
+            history: None,
             name: name.to_owned(),
             host: None,
             source: Source::Wire,
@@ -130,12 +132,34 @@ fn rows_with_few_known_latencies_are_not_said_to_have_few_calls() {
 }
 
 #[test]
+fn a_side_of_the_history_is_called_so_and_has_the_span_of_its_windows() {
+    let (a, b) = (digest_of(400, 33), digest_of(400, 33));
+    let comparison = DigestComparison::new(&a, &b, true, [true; 2]);
+    let at = |seconds: u64| Timestamp::from_unix(1_795_296_000 + seconds, 0);
+    let side = |from| ComparedSide {
+        history: Some(Span { from: at(from), to: at(from + 60) }),
+        name: "21:20+1m".to_owned(),
+        host: None,
+        source: Source::Wire,
+        zone: Zone::utc(),
+        notes: Vec::new(),
+    };
+    let mut bytes = Vec::new();
+    sonar_view::compare::text(&comparison, &[side(0), side(60)], None, &mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let head = "A: 400 operations of the history from 2026-11-21T21:20:00Z to 2026-11-21T21:21:00Z: 21:20+1m";
+    assert!(text.lines().any(|line| line == head), "{text}");
+    assert!(!text.contains("of a capture"), "{text}");
+}
+
+#[test]
 fn rows_with_few_calls_are_not_judged_and_say_why() {
     let (a, b) = (digest_of(400, 33), digest_of(9, 2_040));
     let comparison = DigestComparison::new(&a, &b, true, [true; 2]);
     let [pair] = comparison.pairs.as_slice() else { panic!() };
     assert_eq!((pair.verdict, pair.not_judged), (Change::NotJudged, Some(NotJudged::FewCalls)));
     let side = |name: &str| ComparedSide {
+        history: None,
         name: name.to_owned(),
         host: None,
         source: Source::Wire,
@@ -187,6 +211,7 @@ fn what_another_source_need_not_hold_is_not_gone_or_new() {
         let judged: Vec<_> = comparison.pairs.iter().map(|pair| (pair.verdict, pair.not_judged)).collect();
         assert_eq!(judged, [(Change::NotJudged, Some(NotJudged::OtherSource)); 3]);
         let side = |source| ComparedSide {
+            history: None,
             name: "x".into(),
             host: None,
             source,
@@ -259,6 +284,7 @@ fn calls_of(millis: impl Fn(u64) -> u64, per_second: u64) -> Digest {
 
 fn shown(comparison: &DigestComparison<'_>, notes: [&str; 2]) -> String {
     let side = |note: &str| ComparedSide {
+        history: None,
         name: "x".to_owned(),
         host: None,
         source: Source::Wire,

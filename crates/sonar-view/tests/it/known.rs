@@ -303,7 +303,7 @@ proptest! {
         let sides = [logs_alone(&a), logs_alone(&b)];
         let [left, right] = [digest(&sides[0]), digest(&sides[1])];
         let comparison = DigestComparison::new(&left, &right, true, [true; 2]);
-        let side = |name: &str| ComparedSide {
+        let side = |name: &str| ComparedSide { history: None,
             name: name.to_owned(),
             host: None,
             source: sonar_view::logs::Source::Log,

@@ -10,8 +10,8 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::time_split::{FileTotal, OTHER, TimePart, WaitTotal, WireOperation};
 use sonar_core::window::WindowSettings;
 use sonar_core::{
-    Application, Class, Coverage, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp,
-    TlsSuite, Window,
+    Application, Class, Coverage, Endpoint, Execution, Identity, Operation, Outcome, Record, Role, ShapeId,
+    ShapeInfo, Source, Timestamp, TlsSuite, Window,
 };
 use sonar_view::kit::{Reason, Zone};
 use sonar_view::queries::json::ObjectKind;
@@ -225,6 +225,83 @@ fn filters_leave_totals_alone() {
         with(|s| s.sort = Sort { column: Column::Command, reverse: true }),
         ["insert", "find", "count"]
     );
+}
+
+#[test]
+fn totals_beside_filtered_rows_say_that_they_ignore_the_filter() {
+    let window = window(1);
+    let said = |text: &str| {
+        let selection = Selection { text: text.to_owned(), ..Selection::default() };
+        self::text(|out| text::summary(&WindowReport::new(&window, &selection), None, out))
+    };
+    let all = said("");
+    assert!(all.contains("  user: 2.50 queries per second") && !all.contains("whatever"), "{all}");
+    let filtered = said("nothing has this");
+    assert!(filtered.contains("  user, whatever the filter: 2.50 queries per second"), "{filtered}");
+    assert!(filtered.contains("  5 operations, 1 failed, whatever the filter\n"), "{filtered}");
+}
+
+#[test]
+fn operations_that_the_log_and_the_wire_name_otherwise_are_in_two_rows_and_it_is_said() {
+    let mut window = window(1);
+    // The same finds, under the name that the log has.
+    let find = shape(0xa1, "find", "shop.orders", "{filter: {a: ?number}}", "{filter: {a: ?}}");
+    let end = Timestamp::from_unix(START + 1, 0);
+    let billing = app("billing", "", "");
+    let logged = operation(&find, &billing, end);
+    let execution = Execution::default();
+    for _ in 0..3 {
+        let record = Record::server(Source::Log, &logged, &execution).read_as(Identity::Exact, 1);
+        window.record_server(&record);
+    }
+    let said = |window: &Window, by| {
+        let selection = Selection { by, ..Selection::default() };
+        self::text(|out| text::summary(&WindowReport::new(window, &selection), None, out))
+    };
+    let by_app = said(&window, Grouping::App);
+    let sentence = "In two rows: 3 operations, for which the log names another application than the wire\n";
+    assert!(by_app.contains(sentence) && by_app.contains("  5 operations"), "{by_app}");
+    // One application has no name.
+    assert!(
+        by_app.contains("joined late: connections that were open before the capture began; "),
+        "{by_app}"
+    );
+    for by in [Grouping::Shape, Grouping::Client] {
+        let others = said(&window, by);
+        assert!(!others.contains("In two rows") && !others.contains("joined late: "), "{others}");
+    }
+    // Where nothing was observed, the figures are those of the log.
+    window.observed = Some([0; Source::ALL.len()]);
+    let unobserved = said(&window, Grouping::App);
+    let sentence = ", of which nothing was observed: the operations are those that a log tells of\n";
+    assert!(unobserved.contains(sentence), "{unobserved}");
+    assert!(
+        unobserved.contains("joined late: connections that were open before the agent saw them"),
+        "{unobserved}"
+    );
+}
+
+#[test]
+fn what_cut_messages_hide_is_neither_a_type_nor_a_success() {
+    let start = Timestamp::from_unix(START, 0);
+    let mut window = Window::new(start, WindowSettings::default());
+    let find = shape(0xa1, "find", "shop.orders", "{filter: {a: ?number}}", "{filter: {a: ?}}");
+    let unknown = shape(0xe5, "?", "", "?", "?");
+    let web = app("web", "", "");
+    window.record(&operation(&find, &web, start.plus_ns(1)));
+    for _ in 0..9 {
+        let cut = Operation { outcome: Outcome::Unknown, ..operation(&unknown, &web, start) };
+        window.record(&cut);
+    }
+    window.end = start.plus_ns(NS_PER_S);
+    window.coverage.messages_snapped = 18;
+    let selection = Selection::default();
+    let report = WindowReport::new(&window, &selection);
+    assert_eq!((report.totals.rates.calls, report.totals.rates.errors), (Some(10.0), None));
+    let said = self::text(|out| text::summary(&report, None, out));
+    let types = "query 1/s  update 0/s  delete 0/s  getmore 0/s  command 0/s; 9 operations of unknown command; at least, \
+                 as messages are cut\n";
+    assert!(said.contains(types), "{said}");
 }
 
 /// `window`, with an oplog fetch by another server and a ping.

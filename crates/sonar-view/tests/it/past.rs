@@ -215,6 +215,9 @@ fn a_gap_is_named_and_passed() {
     assert_eq!(report["notes"], serde_json::json!([]));
     let note = view.gap_note(CollectorKind::Queries, span(200, 600), &Zone::utc()).unwrap();
     assert_eq!(note.as_deref(), Some("GAP: 22:05:00 to 22:07:00: nothing was observed."));
+    // Its share is of what is stored, not of what was asked for.
+    let note = |from, to| view.gap_note(CollectorKind::Queries, span(from, to), &Zone::utc()).unwrap();
+    assert_eq!(note(600, 1_200).as_deref(), Some("GAP: Nothing is stored after 22:15:00."));
     let step = |step: HistoryStep| step.window(&view).unwrap().window.start;
     assert_eq!(step(HistoryStep::From(at(300))), at(420));
     assert_eq!(step(HistoryStep::Before(at(420))), at(290));

@@ -113,6 +113,7 @@ fn is_close(rate: f64, expected: f64) -> bool {
 
 fn side(name: &str) -> ComparedSide {
     ComparedSide {
+        history: None,
         name: name.to_owned(),
         host: None,
         source: Source::Wire,

@@ -326,6 +326,12 @@ impl CollectorBoard {
         }
     }
 
+    /// Whether a part has been collected, and nothing is known to be wrong with it.
+    pub fn is_collected(&self, source: impl Into<SourceId>) -> bool {
+        let source = source.into();
+        self.entries()[source.collector as usize].working.contains(&source.part)
+    }
+
     /// What fails, in words.
     pub fn failing(&self) -> Vec<String> {
         let entries = self.entries();
@@ -407,6 +413,8 @@ mod tests {
             Some("b.log cannot be read; fix: sudo")
         );
         assert_eq!(board.problem(SourceId::of_server(CollectorKind::Log, local(5))), None);
+        let is_collected = |port| board.is_collected(SourceId::of_server(CollectorKind::Log, local(port)));
+        assert_eq!([5, 6, 7].map(is_collected), [true, false, false], "of the last nothing was heard yet");
         let off = CollectorBoard::new(|_| false);
         assert_eq!(
             off.problem(SourceId::of_server(CollectorKind::Log, local(5))).as_deref(),

@@ -96,20 +96,21 @@ impl LiveAgent<'_> {
         self.costs.measure(&mut collectors);
         let held = self.held();
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let board = &self.context.board;
+        let problem = |collector: CollectorKind, server: &FoundServer, path: &Option<PathBuf>| {
+            let source = SourceId::of_server(collector, server.endpoint());
+            let is_awaited = path.is_some() && !board.is_collected(source.clone());
+            board.problem(source).or_else(|| is_awaited.then(|| "nothing was read of it yet".to_owned()))
+        };
         let server = |server: &FoundServer| WatchedServer {
             name: server.name.clone(),
             version: self.context.servers.version(server.endpoint()),
             pid: server.pid,
             port: server.port,
             log: path(&server.log),
-            log_problem: server.no_log.clone().or_else(|| {
-                self.context.board.problem(SourceId::of_server(CollectorKind::Log, server.endpoint()))
-            }),
+            log_problem: server.no_log.clone().or_else(|| problem(CollectorKind::Log, server, &server.log)),
             diagnostic_data: path(&server.diagnostic),
-            diagnostic_problem: self
-                .context
-                .board
-                .problem(SourceId::of_server(CollectorKind::Internals, server.endpoint())),
+            diagnostic_problem: problem(CollectorKind::Internals, server, &server.diagnostic),
         };
         let pid = std::process::id();
         let summary = summary(&self.assembler);

@@ -71,7 +71,7 @@ impl ReplayInputs {
                 }
                 FileContent::Diagnostic => inputs.add_internals(vec![path.clone()], stop),
                 FileContent::Accesses => inputs.recordings.push(path.clone()),
-                FileContent::Empty => bail!("{name} is empty"),
+                FileContent::Empty => bail!("{name}: this is an empty file"),
                 _ => bail!(
                     "{name}: {}; --replay reads captures, logs, diagnostic.data and recordings of io record",
                     content::advice(content)

@@ -310,7 +310,7 @@ impl App {
         if let Some(past) = &self.past {
             let clock = |at| self.selection.zone.show_seconds(at).to_string();
             let to = clock(past.to);
-            format!("{} to {}", clock(past.from), to.get(11..19).unwrap_or(&to))
+            format!("{} to {}", clock(past.from), to.get(11..).unwrap_or(&to))
         } else if self.since_start {
             "since start".to_string()
         } else {
