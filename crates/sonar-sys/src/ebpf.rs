@@ -59,7 +59,7 @@ pub enum TraceError {
 }
 
 /// Why programs of the kernel find no process of this namespace.
-pub const OWN_PROCESS_NAMESPACE: &str = "mongosonar runs in a process namespace of its own, as in a container, where \
+pub const OWN_PROCESS_NAMESPACE: &str = "it runs in a process namespace of its own, as in a container, where \
      processes have other numbers than in the kernel, so eBPF programs would not find them";
 /// What helps against it.
 pub const PROCESS_NAMESPACE_REMEDY: &str =
@@ -127,19 +127,27 @@ pub struct Trace<'a> {
 /// What comes before any programs are loaded.
 ///
 /// # Errors
-/// They would not load, or would see none of the processes that are known here.
+/// They would not load.
 pub(crate) fn prepare() -> Result<(), TraceError> {
     if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(TraceError::NoBtf);
     }
-    // Where it cannot be seen, as without /proc, nothing speaks against the initial one.
-    let own = std::fs::metadata("/proc/self/ns/pid").ok();
-    if own.is_some_and(|own| own.ino() != INITIAL_PROCESS_NAMESPACE) {
-        return Err(TraceError::ProcessNamespace);
-    }
     // Otherwise libbpf writes the verifier's log to standard error.
     libbpf_rs::set_print(None);
     Ok(())
+}
+
+/// Whether programs know processes by the ids that these have here.
+///
+/// # Errors
+/// [`TraceError::ProcessNamespace`]: they can be loaded, but do not find the processes of this namespace.
+pub fn check_process_namespace() -> Result<(), TraceError> {
+    // Where it cannot be seen, as without /proc, nothing speaks against the initial one.
+    let own = std::fs::metadata("/proc/self/ns/pid").ok();
+    match own.is_some_and(|own| own.ino() != INITIAL_PROCESS_NAMESPACE) {
+        true => Err(TraceError::ProcessNamespace),
+        false => Ok(()),
+    }
 }
 
 /// The programs, loaded and attached until this is dropped.

@@ -11,6 +11,7 @@ use sonar_sys::capabilities::{inspection_remedy, tracing_remedy};
 use sonar_sys::disk::Uring;
 use sonar_sys::ebpf::{
     OWN_PROCESS_NAMESPACE, PROCESS_NAMESPACE_REMEDY, TotalsRoom, Trace, TraceError, TraceMode, Tracer,
+    check_process_namespace,
 };
 use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
@@ -108,13 +109,13 @@ pub fn tracing() -> DoctorLine {
         way: None,
         pseudo: false,
     };
+    if check_process_namespace().is_err() {
+        return line.problem(OWN_PROCESS_NAMESPACE.to_owned(), PROCESS_NAMESPACE_REMEDY.to_owned());
+    }
     match Tracer::start(&trace) {
         Ok(tracer) => line.ok(format!("accesses to files can be traced, by {}", tracer.way())),
         Err(TraceError::Permission(why)) => {
             line.problem(format!("no permission to load eBPF programs: {why}"), tracing_remedy())
-        }
-        Err(TraceError::ProcessNamespace) => {
-            line.problem(OWN_PROCESS_NAMESPACE.to_owned(), PROCESS_NAMESPACE_REMEDY.to_owned())
         }
         Err(error) => DoctorLine { verdict: "problem", found: error.to_string(), ..line },
     }
@@ -202,9 +203,6 @@ fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
         // Its mappings tell which library it is.
         let library = withheld.read(server, |server| TlsLibrary::of(server.pid));
         match (refused, library) {
-            (Some(TraceError::ProcessNamespace), _) => {
-                unread.push(format!("{said}: {OWN_PROCESS_NAMESPACE}"))
-            }
             (Some(error), _) => unread.push(format!("{said}: {error}")),
             (None, Err(_)) => unread.push(format!("{said}: it does not answer")),
             (None, Ok(None)) => unread.push(format!("{said}: no OpenSSL was found in it")),
@@ -225,7 +223,6 @@ fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
         "mongosonar queries --tls-keylog FILE, mongosonar profiler tail, or mongosonar logs report FILE";
     let remedy = match refused {
         Some(TraceError::Permission(_)) => format!("{}; or {others}", tracing_remedy()),
-        Some(TraceError::ProcessNamespace) => format!("{PROCESS_NAMESPACE_REMEDY}; or {others}"),
         _ => others.to_owned(),
     };
     line.warning(found.join("; "), remedy)

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use sonar_sys::Host;
 use sonar_sys::capabilities::grant_line;
-use sonar_sys::ebpf::{MAX_PROCESSES, ProcessChange, Trace, TraceError, Tracer};
+use sonar_sys::ebpf::{MAX_PROCESSES, ProcessChange, Trace, TraceError, Tracer, check_process_namespace};
 
 use super::paths::Folder;
 use super::search::ServerSearch;
@@ -40,11 +40,19 @@ pub fn refused(error: TraceError) -> anyhow::Error {
     }
 }
 
+/// Says so if this runs in a process namespace of its own, where the programs find none of the processes.
+pub fn warn_of_process_namespace() {
+    if let Err(error) = check_process_namespace() {
+        eprintln!("mongosonar: {error}");
+    }
+}
+
 /// Loads and attaches the programs.
 ///
 /// # Errors
 /// As [`Tracer::start`], with what helps.
 pub fn attach(trace: &Trace<'_>) -> Result<Tracer> {
+    warn_of_process_namespace();
     start_order::take(StartStep::Opened);
     Tracer::start(trace).map_err(refused)
 }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sonar_core::history::Span;
+use sonar_sys::ebpf::check_process_namespace;
 use sonar_sys::host::process::RunningProgram;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::ResourceUsage;
@@ -43,6 +44,8 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     if let Some(StacksCommand::Compare(args)) = &args.command {
         return compare::run(args);
     }
+    // They would find no thread of the process, as if it had ended.
+    check_process_namespace()?;
     let process = chosen::choose(args)?;
     // Without privileges it cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;

@@ -43,6 +43,7 @@ use crate::capture::threads::{CaptureTask, RETIRE, RunningCapture};
 use crate::capture::tls::EncryptedAccess;
 use crate::exit::OK;
 use crate::io::names::FileNames;
+use crate::io::process::warn_of_process_namespace;
 use crate::locking::lock;
 use crate::outfile::OutFile;
 use crate::stop::{Signals, StopBehavior};
@@ -69,6 +70,7 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     sonar_sys::resource::prefer_this_thread().ok();
     let confined = !args.keep_privileges;
     let reads_sockets = reads_sockets(args.source, &[(!args.interface.is_empty(), "--interface")])?;
+    warn_of_process_namespace();
     let chosen = splitting::processes(&args.pid, &args.port)?;
     let processes = splitting::numbers(&chosen);
     let ports = splitting::ports(&args.pid, &args.port)?;

@@ -30,9 +30,8 @@ fn what_uses_the_kernels_numbers_of_processes_says_that_it_has_others() {
     ] {
         let Some(output) = apart(words) else { return };
         let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
         assert!(said.contains("a process namespace of its own"), "{words:?}: {said}");
-        assert!(said.contains("hostPID: true"), "{words:?}: {said}");
+        assert!(said.contains("hostPID: true") && !said.contains("has ended"), "{words:?}: {said}");
     }
 }
 

@@ -173,10 +173,7 @@ fn start() -> Option<SplitTracer> {
 fn start_with(connections: ConnectionSample) -> Option<SplitTracer> {
     match SplitTracer::start(&[std::process::id()], connections, SplitRoom::COMMAND) {
         Ok(tracer) => Some(tracer),
-        Err(error)
-            if !rustix::process::geteuid().is_root()
-                || matches!(error, TraceError::NoBtf | TraceError::ProcessNamespace) =>
-        {
+        Err(error) if !rustix::process::geteuid().is_root() || matches!(error, TraceError::NoBtf) => {
             eprintln!("skipped: {error}");
             None
         }

@@ -17,6 +17,7 @@ impl LiveAgent<'_> {
     /// Collects until it is stopped.
     pub(super) fn collect(&mut self, stop: &AtomicBool, reload: &AtomicBool) {
         self.announce();
+        self.announce_process_namespace();
         self.manager.ready();
         let host = Host::live().name().unwrap_or_default();
         let start =

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use sonar_core::Timestamp;
 use sonar_core::history::CollectorKind;
 use sonar_sys::Host;
+use sonar_sys::ebpf::check_process_namespace;
 use sonar_sys::resource::{ResourceUsage, helper_time};
 use sonar_view::agent::{AgentStatus, HeldBytes, WatchedServer};
 
@@ -49,6 +50,17 @@ impl LiveAgent<'_> {
             "mongosonar: {}",
             first_line(&self.context.servers.all(), self.hidden_servers.as_deref(), self.plan.folder)
         );
+    }
+
+    /// Says that eBPF programs find no process here, if sources use them and it is so.
+    pub(super) fn announce_process_namespace(&mut self) {
+        let collectors = &self.plan.settings.collectors;
+        if (collectors.files || collectors.split)
+            && let Err(error) = check_process_namespace()
+        {
+            eprintln!("mongosonar: files, split: {error}");
+            self.note(format!("files, split: {error}"));
+        }
     }
 
     /// What holds memory. Shapes and applications are counted where they are shared.

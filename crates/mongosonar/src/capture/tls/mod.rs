@@ -31,6 +31,7 @@ use crate::args::when::now;
 use crate::capture::notice::Notice;
 use crate::confinement::privileges;
 use crate::confinement::start_order::{StartStep, start_thread};
+use crate::io::process::warn_of_process_namespace;
 
 /// How late a part of a connection may be handed over.
 const DELAY: Duration = Duration::from_millis(200);
@@ -94,6 +95,7 @@ impl TlsCapture {
     /// # Errors
     /// The kernel, or a missing privilege.
     pub fn sockets(task: AttacherTask) -> Result<AttachedCapture> {
+        warn_of_process_namespace();
         Self::start(PlaintextSource::Sockets, task)
     }
 

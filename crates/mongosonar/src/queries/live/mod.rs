@@ -38,6 +38,7 @@ use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit::{FAILED, OK};
 use crate::history::HistorySteps;
 use crate::io::names::FileNames;
+use crate::io::process::warn_of_process_namespace;
 use crate::locking::lock;
 use crate::servers::samples::ServerSamples;
 use crate::stop::{Signals, StopBehavior};
@@ -148,6 +149,7 @@ fn split_helpers(
     sample: ConnectionSample,
     encrypted: EncryptedAccess,
 ) -> Result<SplitHelpers> {
+    warn_of_process_namespace();
     let plan = SplitPlan::of_command(!args.keep_privileges, args.pid.is_empty(), encrypted);
     SplitHelpers::start(&splitting::processes(&args.pid, &[])?, None, sample, plan)
 }
