@@ -443,13 +443,15 @@ NEEDED = [
     "connection",
 ]
 NEEDED += ["ebpf", "confinement"]
+# The clean Debian has a process namespace of its own, in which eBPF works but finds no process.
+EXPECTED = dict.fromkeys(NEEDED, "ok") | {"ebpf": "warning"}
 
 
 @pytest.mark.servers
 @needs_debian
 def test_everything_that_the_agent_needs_works_in_the_sandbox(running):
     found = doctor(running)
-    assert {name: found.get(name) for name in NEEDED} == dict.fromkeys(NEEDED, "ok"), found
+    assert {name: found.get(name) for name in NEEDED} == EXPECTED, found
 
 
 @pytest.mark.servers
@@ -458,7 +460,7 @@ def test_everything_that_the_agent_needs_works_in_the_sandbox(running):
 def test_no_capability_is_granted_without_need(running, capability):
     without = "".join(f"{setting}=~{capability}\n" for setting in ("AmbientCapabilities", "CapabilityBoundingSet"))
     found = doctor(running, without)
-    assert [name for name in NEEDED if found.get(name) != "ok"], f"nothing is missing without {capability}: {found}"
+    assert [name for name in NEEDED if found.get(name) != EXPECTED[name]], f"nothing is missing without {capability}: {found}"
 
 
 @pytest.mark.servers

@@ -109,10 +109,11 @@ pub fn tracing() -> DoctorLine {
         way: None,
         pseudo: false,
     };
-    if check_process_namespace().is_err() {
-        return line.problem(OWN_PROCESS_NAMESPACE.to_owned(), PROCESS_NAMESPACE_REMEDY.to_owned());
-    }
     match Tracer::start(&trace) {
+        // The programs run, but find no process.
+        Ok(_) if check_process_namespace().is_err() => {
+            line.warning(OWN_PROCESS_NAMESPACE.to_owned(), PROCESS_NAMESPACE_REMEDY.to_owned())
+        }
         Ok(tracer) => line.ok(format!("accesses to files can be traced, by {}", tracer.way())),
         Err(TraceError::Permission(why)) => {
             line.problem(format!("no permission to load eBPF programs: {why}"), tracing_remedy())
