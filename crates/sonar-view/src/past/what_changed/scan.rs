@@ -2,8 +2,8 @@
 
 use sonar_core::Timestamp;
 use sonar_core::changes::{
-    ALPHA, CommandEvents, HistoryChange, RECENT_WINDOWS, Scan, apart, with_all_events, without_repetitions,
-    without_usual_silences,
+    ALPHA, ChangeKind, CommandEvents, HistoryChange, RECENT_WINDOWS, Scan, apart, with_all_events,
+    without_repetitions, without_usual_silences,
 };
 use sonar_core::history::{Event, Resolution, Span};
 
@@ -88,7 +88,7 @@ pub(super) fn explain_windows(
     refined.sort_by_key(|moment| moment.span.from);
     let mut moments = without_repetitions(refined);
     for moment in &mut moments {
-        moment.changes.changes.retain(|change| began_in(change, span));
+        moment.changes.changes.retain(|change| began_in(change, span, width));
     }
     moments.retain(|moment| !moment.changes.changes.is_empty() || span.contains(moment.span.from));
     let moments = apart(with_all_events(moments, &listed, width), width);
@@ -96,7 +96,52 @@ pub(super) fn explain_windows(
     Ok(Explained { span, against: None, usual: None, moments, seen, doubt })
 }
 
-/// Whether a change, or something that it caused, began in a span.
-fn began_in(change: &HistoryChange, span: Span) -> bool {
-    span.contains(change.since) || change.effects.iter().any(|effect| began_in(effect, span))
+/// Whether a change, or something that it caused, began in a span. What the machine and the servers measure of themselves
+/// is compared by windows of `width` nanoseconds, and may be dated a window before it began.
+fn began_in(change: &HistoryChange, span: Span, width: u64) -> bool {
+    let is_of_windows =
+        matches!(change.what, ChangeKind::Machine(_) | ChangeKind::Server(_) | ChangeKind::Series(_));
+    let since = if is_of_windows { change.since.plus_ns(width) } else { change.since };
+    span.contains(change.since)
+        || span.contains(since)
+        || change.effects.iter().any(|effect| began_in(effect, span, width))
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_core::changes::{MachineCause, MachineChange, ServerChange};
+    use sonar_core::{Endpoint, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn what_is_known_by_windows_may_be_dated_a_window_before_the_span() {
+        const WIDTH: u64 = 10_000_000_000;
+        let span = Span { from: Timestamp::from_unix(100, 0), to: Timestamp::from_unix(160, 0) };
+        let server = Endpoint::v4([127, 0, 0, 1], 27_017);
+        let began = |what: ChangeKind, second| {
+            began_in(&HistoryChange::new(server, Timestamp::from_unix(second, 0), what), span, WIDTH)
+        };
+        let machine = || {
+            let cause = MachineCause::Processors;
+            ChangeKind::Machine(MachineChange { cause, name: "".into(), figures: Vec::new() })
+        };
+        let as_a_whole = || {
+            ChangeKind::Server(ServerChange {
+                levels: Vec::new(),
+                new_shapes: 0,
+                new_share: 0.0,
+                has_unusually_many_new_shapes: false,
+                new_names: Vec::new(),
+                applications: Vec::new(),
+            })
+        };
+        for what in [machine, as_a_whole] as [fn() -> ChangeKind; 2] {
+            assert!(began(what(), 90) && began(what(), 159));
+            assert!(!began(what(), 80) && !began(what(), 160));
+        }
+        // When an event happened is known exactly.
+        assert!(!began(ChangeKind::Event(Vec::new()), 90));
+        assert!(began(ChangeKind::Event(Vec::new()), 100));
+    }
 }
