@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import pathlib
+import select
 import signal
 import struct
 import subprocess
@@ -148,7 +149,16 @@ class Server:
         raise OSError(errno.ENOSYS, "no such request here")
 
     def serve(self):
+        waiting = select.poll()
+        for one in (self.device, sys.stdin.fileno()):
+            waiting.register(one, select.POLLIN)
         while True:
+            if sys.stdin.fileno() in [one for one, _ in waiting.poll()]:
+                # Between two requests: of one that the server has read, the kernel does not even let a killed process go.
+                if not os.read(sys.stdin.fileno(), 1):
+                    return
+                os.kill(os.getpid(), signal.SIGSTOP)
+                continue
             try:
                 request = os.read(self.device, MAX_WRITE + 4096)
             except OSError as error:
@@ -168,7 +178,7 @@ class Server:
 
 
 def mount(point, folder, *options_of_server):
-    device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"hanging", os.fsencode(point), b"fuse.hanging", 0, options.encode()):
@@ -185,8 +195,8 @@ class HangingFiles:
 
     def stop(self):
         """Lets it answer nothing from now on."""
-        os.kill(self.child.pid, signal.SIGSTOP)
-        # The signal takes effect a moment later.
+        self.child.stdin.write(b"s")
+        self.child.stdin.flush()
         os.waitid(os.P_PID, self.child.pid, os.WSTOPPED | os.WNOWAIT)
 
     def go_on(self):
@@ -206,7 +216,7 @@ def hanging_files(point, folder, *options):
     for one in (point, folder):
         one.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, __file__, str(point), str(folder), *options]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         if not child.stdout.readline().startswith(b"ready"):
             pytest.skip(f"FUSE cannot be used here: {child.stderr.read().decode()[-200:]}")
