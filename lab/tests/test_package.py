@@ -460,7 +460,9 @@ def test_everything_that_the_agent_needs_works_in_the_sandbox(running):
 def test_no_capability_is_granted_without_need(running, capability):
     without = "".join(f"{setting}=~{capability}\n" for setting in ("AmbientCapabilities", "CapabilityBoundingSet"))
     found = doctor(running, without)
-    assert [name for name in NEEDED if found.get(name) != EXPECTED[name]], f"nothing is missing without {capability}: {found}"
+    assert [name for name in NEEDED if found.get(name) != EXPECTED[name]], (
+        f"nothing is missing without {capability}: {found}"
+    )
 
 
 @pytest.mark.servers
