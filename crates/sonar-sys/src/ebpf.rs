@@ -40,10 +40,6 @@ pub enum TraceError {
         "this kernel has no BTF (/sys/kernel/btf/vmlinux): it needs to be built with CONFIG_DEBUG_INFO_BTF=y"
     )]
     NoBtf,
-    /// This process runs in a process namespace of its own. The programs see processes by their ids in the initial one,
-    /// and would take none for a process that is known here, or another one.
-    #[error("{OWN_PROCESS_NAMESPACE}: {PROCESS_NAMESPACE_REMEDY}")]
-    ProcessNamespace,
     /// No permission.
     #[error("no permission to trace, which takes root, or CAP_BPF and CAP_PERFMON ({0})")]
     Permission(String),
@@ -137,17 +133,12 @@ pub(crate) fn prepare() -> Result<(), TraceError> {
     Ok(())
 }
 
-/// Whether programs know processes by the ids that these have here.
-///
-/// # Errors
-/// [`TraceError::ProcessNamespace`]: they can be loaded, but do not find the processes of this namespace.
-pub fn check_process_namespace() -> Result<(), TraceError> {
+/// Whether this process runs in a process namespace of its own: programs can be loaded, but see processes by their ids in
+/// the initial one, and so find none of this namespace, or another one.
+pub fn is_in_own_process_namespace() -> bool {
     // Where it cannot be seen, as without /proc, nothing speaks against the initial one.
     let own = std::fs::metadata("/proc/self/ns/pid").ok();
-    match own.is_some_and(|own| own.ino() != INITIAL_PROCESS_NAMESPACE) {
-        true => Err(TraceError::ProcessNamespace),
-        false => Ok(()),
-    }
+    own.is_some_and(|own| own.ino() != INITIAL_PROCESS_NAMESPACE)
 }
 
 /// The programs, loaded and attached until this is dropped.

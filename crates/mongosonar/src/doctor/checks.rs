@@ -11,7 +11,7 @@ use sonar_sys::capabilities::{inspection_remedy, tracing_remedy};
 use sonar_sys::disk::Uring;
 use sonar_sys::ebpf::{
     OWN_PROCESS_NAMESPACE, PROCESS_NAMESPACE_REMEDY, TotalsRoom, Trace, TraceError, TraceMode, Tracer,
-    check_process_namespace,
+    is_in_own_process_namespace,
 };
 use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
@@ -111,7 +111,7 @@ pub fn tracing() -> DoctorLine {
     };
     match Tracer::start(&trace) {
         // The programs run, but find no process.
-        Ok(_) if check_process_namespace().is_err() => {
+        Ok(_) if is_in_own_process_namespace() => {
             line.warning(OWN_PROCESS_NAMESPACE.to_owned(), PROCESS_NAMESPACE_REMEDY.to_owned())
         }
         Ok(tracer) => line.ok(format!("accesses to files can be traced, by {}", tracer.way())),

@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use sonar_sys::Host;
 use sonar_sys::capabilities::grant_line;
-use sonar_sys::ebpf::{MAX_PROCESSES, ProcessChange, Trace, TraceError, Tracer, check_process_namespace};
+use sonar_sys::ebpf::{
+    MAX_PROCESSES, OWN_PROCESS_NAMESPACE, PROCESS_NAMESPACE_REMEDY, ProcessChange, Trace, TraceError, Tracer,
+    is_in_own_process_namespace,
+};
 
 use super::paths::Folder;
 use super::search::ServerSearch;
@@ -21,7 +24,6 @@ use crate::args::connection::{AddressArgs, ServerArgs};
 use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep};
 use crate::servers::MONGOD;
-use crate::stacks::chosen;
 use crate::stop::{self, StopBehavior};
 
 /// How often to check mongods that do not use the folder yet.
@@ -40,10 +42,16 @@ pub fn refused(error: TraceError) -> anyhow::Error {
     }
 }
 
-/// Says so if this runs in a process namespace of its own, where the programs find none of the processes.
+/// That this runs in a process namespace of its own, where the programs find none of the processes, in words with what
+/// helps; `None` if it does not.
+pub fn process_namespace_problem() -> Option<String> {
+    is_in_own_process_namespace().then(|| format!("{OWN_PROCESS_NAMESPACE}: {PROCESS_NAMESPACE_REMEDY}"))
+}
+
+/// Says that on standard error.
 pub fn warn_of_process_namespace() {
-    if let Err(error) = check_process_namespace() {
-        eprintln!("mongosonar: {error}");
+    if let Some(problem) = process_namespace_problem() {
+        eprintln!("mongosonar: {problem}");
     }
 }
 
@@ -93,7 +101,7 @@ pub fn named(pids: &[u32], server: &ServerArgs) -> Result<Vec<u32>> {
         return Ok(pids.to_vec());
     }
     let found = crate::servers::listeners(&Host::live())?;
-    let process = chosen::at_port(&found, port)?;
+    let process = crate::servers::at_port::process_at_port(&found, port)?;
     let is_mongod = found.listeners.iter().any(|one| one.pid == process && one.name == MONGOD);
     Ok(is_mongod.then_some(process).into_iter().collect())
 }

@@ -1,5 +1,6 @@
 //! Finds processes that are servers; the only place that names MongoDB's programs.
 
+pub mod at_port;
 pub mod configuration;
 pub mod files;
 pub mod log_location;

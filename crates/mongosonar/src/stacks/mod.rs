@@ -1,7 +1,7 @@
 //! `mongosonar stacks`: what the threads of a server do and wait for, without stopping it.
 
 pub mod args;
-pub mod chosen;
+mod chosen;
 mod collect;
 mod compare;
 pub mod following;
@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sonar_core::history::Span;
-use sonar_sys::ebpf::check_process_namespace;
 use sonar_sys::host::process::RunningProgram;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::ResourceUsage;
@@ -32,6 +31,7 @@ use self::helper::StackSource;
 use crate::args::when::now;
 use crate::confinement::start_order;
 use crate::exit::OK;
+use crate::io::process::process_namespace_problem;
 use crate::outfile::OutFile;
 use crate::stop::{self, StopBehavior};
 use crate::{confinement::privileges, page, screen};
@@ -45,7 +45,9 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
         return compare::run(args);
     }
     // They would find no thread of the process, as if it had ended.
-    check_process_namespace()?;
+    if let Some(problem) = process_namespace_problem() {
+        bail!("{problem}");
+    }
     let process = chosen::choose(args)?;
     // Without privileges it cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;

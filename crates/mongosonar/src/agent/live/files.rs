@@ -79,9 +79,7 @@ fn problem(error: TraceError, is_last: bool) -> CollectorProblem {
             let fix = doctor::remedy(CollectorKind::Files).map(|fix| format!("{fix}, then {RESTART}"));
             CollectorProblem::permanent(error.to_string(), Some(fix.unwrap_or_else(|| RESTART.to_owned())))
         }
-        TraceError::NoBtf | TraceError::ProcessNamespace => {
-            CollectorProblem::permanent(error.to_string(), None)
-        }
+        TraceError::NoBtf => CollectorProblem::permanent(error.to_string(), None),
         TraceError::Load(_) | TraceError::Attach { .. } if is_last => {
             let what = format!("{error} (after {ATTEMPTS} attempts)");
             CollectorProblem::permanent(what, Some(RESTART.to_owned()))
@@ -206,6 +204,5 @@ mod tests {
         let denied = problem(TraceError::Permission("EPERM".to_owned()), false);
         assert!(denied.is_permanent && denied.text().ends_with(RESTART), "{denied:?}");
         assert!(problem(TraceError::NoBtf, false).is_permanent);
-        assert!(problem(TraceError::ProcessNamespace, false).is_permanent);
     }
 }

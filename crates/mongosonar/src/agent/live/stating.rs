@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use sonar_core::Timestamp;
 use sonar_core::history::CollectorKind;
 use sonar_sys::Host;
-use sonar_sys::ebpf::check_process_namespace;
 use sonar_sys::resource::{ResourceUsage, helper_time};
 use sonar_view::agent::{AgentStatus, HeldBytes, WatchedServer};
 
@@ -17,6 +16,7 @@ use crate::agent::memory::{Holder, MemoryPlace};
 use crate::agent::process_memory;
 use crate::agent::summed_store::summary;
 use crate::history::StoreArgs;
+use crate::io::process::process_namespace_problem;
 
 /// The most servers that the first line names.
 const MAX_NAMED: usize = 4;
@@ -56,10 +56,10 @@ impl LiveAgent<'_> {
     pub(super) fn announce_process_namespace(&mut self) {
         let collectors = &self.plan.settings.collectors;
         if (collectors.files || collectors.split)
-            && let Err(error) = check_process_namespace()
+            && let Some(problem) = process_namespace_problem()
         {
-            eprintln!("mongosonar: files, split: {error}");
-            self.note(format!("files, split: {error}"));
+            eprintln!("mongosonar: files, split: {problem}");
+            self.note(format!("files, split: {problem}"));
         }
     }
 
