@@ -41,8 +41,8 @@ pub struct SplitHelpers {
     plan: SplitPlan,
     /// The TLS libraries of processes that have one, where encrypted operations are divided.
     libraries: Vec<(u32, TlsLibrary)>,
-    /// Processes that attaching to them may wait for.
-    withholding: Vec<WithholdingProcess>,
+    /// Processes that attaching to them may wait for; `None` if unknown.
+    withholding: Option<Vec<WithholdingProcess>>,
     refused: RefusedServers,
 }
 
@@ -79,7 +79,6 @@ impl SplitHelpers {
         }
         // From now on only that helper decides which processes are traced, or nobody.
         tracer.give_up_control().context("cannot give up the control of what is traced")?;
-        let withholding = withholding.unwrap_or_default();
         Ok(Self { tracer, files, classifier, plan, libraries, withholding, refused: without_place })
     }
 
@@ -89,7 +88,10 @@ impl SplitHelpers {
         start_order::take(StartStep::Opened);
         let followed = tracer.followed();
         for (process, library) in &libraries {
-            let attached = may_attach(&withholding, Host::live().user(*process))
+            let attached = withholding
+                .as_ref()
+                .context("it is unknown which processes withhold their memory")
+                .and_then(|withholding| may_attach(withholding, Host::live().user(*process)))
                 .and_then(|()| attach_tls(&mut tracer, library, plan.encrypted));
             if let Err(error) = attached {
                 eprintln!(

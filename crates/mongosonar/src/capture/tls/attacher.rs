@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use sonar_sys::Host;
 use sonar_sys::helper::{Helper, OpenDescriptors};
 use sonar_sys::privileges::{Duty, capability};
@@ -405,7 +405,11 @@ impl Attacher<'_> {
             return self.turn_away(process).into_iter().collect();
         }
         let has_probes = library.file().is_ok_and(|file| self.tracer.is_attached(file));
-        if !has_probes && let Err(why) = may_attach(&self.memory.look(), ports.host.user(process)) {
+        let user = ports.host.user(process);
+        let may_wait = |memory: &mut WithheldMemory| {
+            may_attach(&memory.look().context("cannot list the processes")?, user)
+        };
+        if !has_probes && let Err(why) = may_wait(&mut self.memory) {
             // It is tried again, and said once.
             self.seen.note(process, SeenProcess::Later);
             let name = library.name();

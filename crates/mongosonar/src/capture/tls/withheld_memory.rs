@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -80,9 +80,12 @@ impl WithheldMemory {
     }
 
     /// The first process of each user that does not answer.
-    pub fn look(&mut self) -> Vec<WithholdingProcess> {
+    ///
+    /// # Errors
+    /// The processes cannot be listed.
+    pub fn look(&mut self) -> io::Result<Vec<WithholdingProcess>> {
         let mut processes = BTreeMap::<u32, Vec<u32>>::new();
-        for process in self.host.process_ids().unwrap_or_default() {
+        for process in self.host.process_ids()? {
             processes.entry(self.host.user(process).unwrap_or(UNKNOWN)).or_default().push(process);
         }
         let asked: Vec<u32> = self.searches.sought().collect();
@@ -98,7 +101,7 @@ impl WithheldMemory {
         };
         let mut silent: Vec<_> = self.searches.sought().filter_map(silent).collect();
         silent.sort_unstable_by_key(|one| one.process);
-        silent
+        Ok(silent)
     }
 }
 
@@ -109,15 +112,14 @@ fn ask(process: u32) {
     let _ = fs::read_dir(format!("/proc/{process}/map_files")).map(|mut mappings| mappings.next().is_some());
 }
 
-/// Starts a helper that asks all processes, and waits for what it says. `None` if it cannot say it. Call it before any thread
-/// is started.
+/// Has a helper ask all processes, and waits for its answer; `None` if there is none. Call it before any thread is started.
 pub fn look_apart() -> Option<Vec<WithholdingProcess>> {
     let what = "asking processes for their memory";
     let memory = privileges::HELPER_BYTES;
     let task = HelperTask { name: "sonar-apart", what, memory, keep: INSPECTING, duty: Duty::Reading };
     let helper = privileges::helper(task, |socket| {
         let mut memory = WithheldMemory::of(Host::live());
-        helper_channel::serve(socket, |()| answer(Ok(memory.look())))
+        helper_channel::serve(socket, |()| answer(memory.look()))
     });
     let (withholding, _) = helper.and_then(HelperChannel::new)?.ask(&()).ok()?;
     Some(withholding)
@@ -143,7 +145,8 @@ pub fn may_attach(withholding: &[WithholdingProcess], own: Option<u32>) -> Resul
 
 /// Attaches to the library `name` by `attach`, and says by `say` if that takes long, and who may hold it up.
 pub fn watched<T>(name: &str, say: impl FnOnce(String) + Send, attach: impl FnOnce() -> T) -> T {
-    watched_for(ATTACH_PATIENCE, || WithheldMemory::of(Host::live()).look(), Watch { name, say }, attach)
+    let look = || WithheldMemory::of(Host::live()).look().unwrap_or_default();
+    watched_for(ATTACH_PATIENCE, look, Watch { name, say }, attach)
 }
 
 /// What is watched, and who hears of it.
@@ -233,14 +236,14 @@ mod tests {
             }
             let _ = say.send(process);
         });
-        let mut seen = memory.look();
+        let mut seen = memory.look().unwrap();
         // On a busy machine others may not have been asked in that time.
         seen.retain(|one| one.process == 7);
         assert_eq!(seen, [withholding(7, Some(1_000))]);
         // It is asked once as long as it does not answer.
-        assert!(memory.look().contains(&withholding(7, Some(1_000))));
+        assert!(memory.look().unwrap().contains(&withholding(7, Some(1_000))));
         drop(answer);
-        while !memory.look().is_empty() {}
+        while !memory.look().unwrap().is_empty() {}
         let mut asked: Vec<u32> = asked.try_iter().collect();
         asked.sort_unstable();
         asked.dedup();
