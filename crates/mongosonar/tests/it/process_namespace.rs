@@ -20,7 +20,14 @@ fn apart(words: &[&str]) -> Option<Output> {
 #[test]
 fn what_uses_the_kernels_numbers_of_processes_says_that_it_has_others() {
     // Itself, which runs as long as it does.
-    for words in [&["stacks", "--pid", "1"][..], &["io", "record", "--pid", "1", "/nonexistent/x.msio"]] {
+    for words in [
+        &["stacks", "--pid", "1"][..],
+        &["io", "live", "--pid", "1", "--duration", "1s"],
+        &["io", "record", "--pid", "1", "/nonexistent/x.msio"],
+        &["why", "--pid", "1", "--port", "27017", "--duration", "1s"],
+        &["queries", "--split", "--pid", "1", "--port", "27017", "--duration", "1s"],
+        &["queries", "--source", "process", "--port", "27017", "--duration", "1s"],
+    ] {
         let Some(output) = apart(words) else { return };
         let said = text(&output.stderr);
         assert!(said.contains("a process namespace of its own"), "{words:?}: {said}");
