@@ -61,9 +61,9 @@ pub struct CommandTypes {
 }
 
 impl CommandTypes {
-    /// Adds one operation; ignores one in flight, and one whose command is not known. As in the server's `opcounters`, an insert counts its documents, an
-    /// update or delete its statements, a `bulkWrite` its statements by what they do, and every other command counts
-    /// once.
+    /// Adds one operation, unless it is in flight or its command is unknown. As in the server's `opcounters`, an insert
+    /// counts its documents, an update or delete its statements, a `bulkWrite` its statements by what they do, and every
+    /// other command counts once.
     #[inline]
     pub(crate) fn record(&mut self, op: &Operation<'_>) {
         if op.outcome == Outcome::InFlight || op.command == UNKNOWN {

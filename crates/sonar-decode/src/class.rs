@@ -114,16 +114,20 @@ fn class_by_name(facts: &ClassFacts<'_>) -> Class {
 mod tests {
     use super::*;
 
+    fn classes(command: &str, namespace: &str) -> CommandClass {
+        let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+        CommandClass::of(&ClassFacts {
+            kind: CommandKind::of(command.as_bytes()),
+            command: command.as_bytes(),
+            database: database.as_bytes(),
+            collection: collection.as_bytes(),
+        })
+    }
+
     #[test]
     fn what_mongosonar_asks_a_server_is_monitoring() {
-        let of = |command: &'static str, namespace: &'static str, name: &str| {
-            let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
-            let classes = CommandClass::of(&ClassFacts {
-                kind: CommandKind::of(command.as_bytes()),
-                command: command.as_bytes(),
-                database: database.as_bytes(),
-                collection: collection.as_bytes(),
-            });
+        let of = |command, namespace, name: &str| {
+            let classes = classes(command, namespace);
             let app = Application { name: name.into(), ..Application::default() };
             classes.sent_by(&app, classes.class(false, false))
         };
@@ -140,16 +144,8 @@ mod tests {
 
     #[test]
     fn commands_are_distinguished_by_purpose() {
-        let of = |command: &'static str, namespace: &'static str, from_server, waits| {
-            let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
-            let classes = CommandClass::of(&ClassFacts {
-                kind: CommandKind::of(command.as_bytes()),
-                command: command.as_bytes(),
-                database: database.as_bytes(),
-                collection: collection.as_bytes(),
-            });
-            classes.class(from_server, waits)
-        };
+        let of =
+            |command, namespace, from_server, waits| classes(command, namespace).class(from_server, waits);
         assert_eq!(of("find", "shop.orders", false, false), Class::User);
         assert_eq!(of("find", "shop.orders", true, false), Class::User);
         assert_eq!(of("getMore", "local.oplog.rs", true, true), Class::Replication);

@@ -11,9 +11,10 @@ use super::local_servers::ListeningServers;
 /// The most servers that are remembered; others keep the name of each address.
 const MAX_SERVERS: usize = 1_024;
 
-/// Names servers by the address at which they were seen first, and not by `::1` where `127.0.0.1` leads to it too. A process that listens on a port may do so on several
-/// addresses of its host: `127.0.0.1`, `::1` and those of the interfaces lead to the same server. A name stays when its
-/// process is started again, or when the host gets other addresses.
+/// Names servers by the address at which they were seen first, but by `127.0.0.1` instead of `::1` where both lead to the
+/// same server. A process that listens on a port may do so on several addresses of its host: `127.0.0.1`, `::1` and those
+/// of the interfaces lead to the same server. A name stays when its process is started again, or when the host gets other
+/// addresses.
 #[derive(Clone, Debug, Default)]
 pub struct ServerNames {
     /// What has been found since, by whoever searches.

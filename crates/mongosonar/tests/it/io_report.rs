@@ -120,6 +120,22 @@ fn two_recordings_stand_side_by_side() {
     assert_eq!(compared["changed"], changed.count(), "{changes:?}");
 }
 
+/// A read of ten bytes of a file.
+fn read_of(file: u32) -> IoAccess {
+    IoAccess {
+        start: Timestamp::from_unix(1, 0),
+        latency_ns: 5,
+        thread: 1,
+        file,
+        kind: AccessKind::Read,
+        offset: 0,
+        asked: 10,
+        given: 10,
+        error: 0,
+        device_bytes: Some(0),
+    }
+}
+
 /// A recording made with `--uri` holds what the server said its files are.
 #[test]
 fn names_that_the_server_gave_are_shown() {
@@ -128,19 +144,7 @@ fn names_that_the_server_gave_are_shown() {
     let mut writer = RecordingWriter::begin(&[("source", "a test")], &mut out);
     writer.file(&FileEntry { file: 1, device: 0, inode: 0, path: "/db/collection-1-2.wt" }, &mut out);
     writer.info(&[("holds 1", "shop.orders"), ("holds 2x", "no number")], &mut out);
-    let access = IoAccess {
-        start: Timestamp::from_unix(1, 0),
-        latency_ns: 5,
-        thread: 1,
-        file: 1,
-        kind: AccessKind::Read,
-        offset: 0,
-        asked: 10,
-        given: 10,
-        error: 0,
-        device_bytes: Some(0),
-    };
-    writer.access(&access, &mut out);
+    writer.access(&read_of(1), &mut out);
     writer.end(&IoLosses::default(), &mut out);
     let path = folder.file("named.msio", &out);
     let report: Value =
@@ -156,23 +160,11 @@ fn files_without_a_folder_that_turn_out_to_be_in_proc_are_left_out_from_the_firs
     let folder = Folder::new("io-late");
     let mut out = Vec::new();
     let mut writer = RecordingWriter::begin(&[("source", "a test")], &mut out);
-    let read = |file| IoAccess {
-        start: Timestamp::from_unix(1, 0),
-        latency_ns: 5,
-        thread: 1,
-        file,
-        kind: AccessKind::Read,
-        offset: 0,
-        asked: 10,
-        given: 10,
-        error: 0,
-        device_bytes: Some(0),
-    };
     for (file, device, path) in
         [(1, 5, "netstat"), (2, 9, "/db/collection-1-2.wt"), (3, 5, "/proc/7/stat"), (4, 6, "nameless")]
     {
         writer.file(&FileEntry { file, device, inode: u64::from(file), path }, &mut out);
-        writer.access(&read(file), &mut out);
+        writer.access(&read_of(file), &mut out);
     }
     writer.end(&IoLosses::default(), &mut out);
     let path = folder.file("late.msio", &out).display().to_string();

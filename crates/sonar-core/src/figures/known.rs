@@ -20,8 +20,7 @@ impl Figures {
         is_known.then_some(self.transfer_ns)
     }
 
-    /// Number of errors of all codes; `None` if none is known, and of more operations it is not known whether they failed
-    /// than it is.
+    /// Number of errors of all codes; `None` if none is known and the outcome of most operations is unknown.
     pub fn known_errors(&self) -> Option<u64> {
         let errors = self.error_count();
         let unknown = self.outcome_unknown;

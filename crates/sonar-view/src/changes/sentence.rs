@@ -420,10 +420,24 @@ pub(crate) fn clock(zone: &Zone, at: Timestamp, span: Span) -> String {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use sonar_core::{Endpoint, ShapeInfo, Source};
 
     use super::*;
+
+    /// A change of a query without figures.
+    pub fn shape_change(ways: &[ShapeWay]) -> ShapeChange {
+        ShapeChange {
+            shape: ShapeInfo::other().into(),
+            source: Source::Wire,
+            ways: ways.to_vec(),
+            before: ShapeFigures::default(),
+            after: ShapeFigures::default(),
+            applications: Vec::new(),
+            pause_ns: None,
+            split: None,
+        }
+    }
 
     #[test]
     fn the_time_that_a_change_cost_is_in_words() {
@@ -441,17 +455,7 @@ mod tests {
     fn figures_from_before_the_first_window_of_a_change_say_so() {
         let at = |second| Timestamp::from_unix(second, 0);
         let change = |ways: &[ShapeWay], from| {
-            let shape = ShapeChange {
-                shape: ShapeInfo::other().into(),
-                source: Source::Wire,
-                ways: ways.to_vec(),
-                before: ShapeFigures::default(),
-                after: ShapeFigures::default(),
-                applications: Vec::new(),
-                pause_ns: None,
-                split: None,
-            };
-            let what = ChangeKind::Shape(Box::new(shape));
+            let what = ChangeKind::Shape(Box::new(shape_change(ways)));
             let change = HistoryChange::new(Endpoint::default(), at(120), what);
             HistoryChange { from: at(from), until: at(130), ..change }
         };

@@ -88,12 +88,10 @@ pub(super) fn shown(row: &RowSplit) -> impl Iterator<Item = (ShownPart, u64)> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use serde_json::{Value, json};
-    use sonar_core::Source;
-    use sonar_core::changes::ShapeFigures;
-
     use super::super::figures::SplitChangeJson;
+    use super::super::sentence::tests::shape_change;
     use super::*;
+    use serde_json::{Value, json};
 
     fn row(operations: u64, parts: &[(TimePart, u64)]) -> RowSplit {
         let mut row = RowSplit { operations, ..RowSplit::default() };
@@ -107,18 +105,12 @@ mod tests {
     fn change(ways: &[ShapeWay], grown: SplitGrowth) -> ShapeChange {
         let after = row(40, &[(TimePart::Cpu, 2), (TimePart::Read, 31)]);
         ShapeChange {
-            shape: ShapeInfo::other().into(),
-            source: Source::Wire,
-            ways: ways.to_vec(),
-            before: ShapeFigures::default(),
-            after: ShapeFigures::default(),
-            applications: Vec::new(),
-            pause_ns: None,
             split: Some(Box::new(SplitChange {
                 before: row(2_000, &[(TimePart::Cpu, 2)]),
                 after,
                 grown: vec![grown],
             })),
+            ..shape_change(ways)
         }
     }
 

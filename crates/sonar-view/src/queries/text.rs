@@ -45,12 +45,9 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
         write!(out, "Summary of {}: {start} to {end}", Nanos(report.length_ns))?;
         match report.elapsed_ns {
             0 if report.length_ns > 1 && figures.calls > 0 => {
-                writeln!(
-                    out,
-                    ", of which nothing was observed: the operations are those that a log tells of"
-                )?;
+                writeln!(out, ", none of it observed: these operations come from a log")?;
             }
-            0 if report.length_ns > 1 => writeln!(out, ", of which nothing was observed")?,
+            0 if report.length_ns > 1 => writeln!(out, ", none of it observed")?,
             ns if ns > 0 && ns < report.length_ns => writeln!(out, ", of which {} were observed", Nanos(ns))?,
             _ => writeln!(out)?,
         }

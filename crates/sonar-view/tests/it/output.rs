@@ -273,7 +273,7 @@ fn operations_that_the_log_and_the_wire_name_otherwise_are_in_two_rows_and_it_is
     // Where nothing was observed, the figures are those of the log.
     window.observed = Some([0; Source::ALL.len()]);
     let unobserved = said(&window, Grouping::App);
-    let sentence = ", of which nothing was observed: the operations are those that a log tells of\n";
+    let sentence = ", none of it observed: these operations come from a log\n";
     assert!(unobserved.contains(sentence), "{unobserved}");
     assert!(
         unobserved.contains("joined late: connections that were open before the agent saw them"),

@@ -414,7 +414,7 @@ mod tests {
         );
         assert_eq!(board.problem(SourceId::of_server(CollectorKind::Log, local(5))), None);
         let is_collected = |port| board.is_collected(SourceId::of_server(CollectorKind::Log, local(port)));
-        assert_eq!([5, 6, 7].map(is_collected), [true, false, false], "of the last nothing was heard yet");
+        assert_eq!([5, 6, 7].map(is_collected), [true, false, false], "nothing was read of the last one yet");
         let off = CollectorBoard::new(|_| false);
         assert_eq!(
             off.problem(SourceId::of_server(CollectorKind::Log, local(5))).as_deref(),
