@@ -179,9 +179,9 @@ counters! {
         gaps: loss,
         /// Bytes in those gaps.
         gap_bytes: loss,
-        /// Places behind lost or unreadable bytes where the next message had to be searched for.
+        /// Number of searches for the next message after lost or unreadable bytes.
         resyncs,
-        /// Bytes that were skipped in searches for the next message.
+        /// Bytes skipped in these searches.
         resync_bytes: loss,
         /// Messages whose header was accepted.
         messages,

@@ -123,7 +123,7 @@ pub(crate) fn clock(report: &WindowReport<'_>) -> String {
 /// What to say beside totals, which include the operations that a filter leaves out.
 fn whatever(report: &WindowReport<'_>) -> &'static str {
     let Selection { text, namespace, .. } = report.selection;
-    if text.is_empty() && namespace.text().is_empty() { "" } else { ", whatever the filter" }
+    if text.is_empty() && namespace.text().is_empty() { "" } else { ", before the filter" }
 }
 
 /// Totals in one line.

@@ -237,8 +237,8 @@ fn totals_beside_filtered_rows_say_that_they_ignore_the_filter() {
     let all = said("");
     assert!(all.contains("  user: 2.50 queries per second") && !all.contains("whatever"), "{all}");
     let filtered = said("nothing has this");
-    assert!(filtered.contains("  user, whatever the filter: 2.50 queries per second"), "{filtered}");
-    assert!(filtered.contains("  5 operations, 1 failed, whatever the filter\n"), "{filtered}");
+    assert!(filtered.contains("  user, before the filter: 2.50 queries per second"), "{filtered}");
+    assert!(filtered.contains("  5 operations, 1 failed, before the filter\n"), "{filtered}");
 }
 
 #[test]

@@ -265,9 +265,9 @@ struct Attacher<'a> {
     searches: ProcessSearches<Option<TlsLibrary>>,
     /// Finds out which processes attaching would wait for.
     memory: WithheldMemory,
-    /// Of which it was said that they are not read, because of another one that withholds its memory.
+    /// Processes that were reported as not read because another one withholds its memory.
     withheld: HashSet<u32>,
-    /// Says that attaching does not end, meanwhile.
+    /// Where a note goes while attaching does not end.
     notes: UnixStream,
 }
 
@@ -410,7 +410,7 @@ impl Attacher<'_> {
             may_attach(&memory.look().context("cannot list the processes")?, user)
         };
         if !has_probes && let Err(why) = may_wait(&mut self.memory) {
-            // It is tried again, and said once.
+            // It is tried again, and reported once.
             self.seen.note(process, SeenProcess::Later);
             let name = library.name();
             let note =
@@ -463,7 +463,7 @@ impl Attacher<'_> {
     /// Returns whether the process is followed now.
     fn attach(&mut self, process: u32, library: &TlsLibrary, ports: &ServedPorts<'_>) -> Result<bool> {
         let (file, sites) = (library.file()?, library.sites(self.task.any_cost)?);
-        // Whoever asks for notes receives them meanwhile. If that fails, the next one does, too.
+        // The note arrives while attaching waits. If it cannot be sent, neither can the next answer, which reports that.
         let say = |note| drop(send(&mut self.notes, &AttacherNews::Note(note)));
         watched(library.name(), say, || self.tracer.attach(process, file, &sites))?;
         self.has_probes = true;

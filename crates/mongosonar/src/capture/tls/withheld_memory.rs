@@ -1,9 +1,9 @@
 //! Which processes withhold their memory.
 //!
-//! Attaching a probe to a file takes the lock of the memory of every process that has mapped the file. As long as one of
-//! them keeps its own, whoever attaches waits, not even a signal ends that, and no process of this machine can fork. A user
-//! can keep such a lock for as long as a file system of their own does not answer. So every process is asked before: who
-//! keeps the lock does not answer a reader, either.
+//! Attaching a probe to a file takes the memory lock of every process that has mapped the file. While one of them holds
+//! its own lock, the attaching thread waits, not even a signal ends that, and no process of this machine can fork. A user
+//! can hold such a lock for as long as a file system of their own does not answer. So every process is asked for its
+//! mappings first: one that holds the lock does not answer readers either.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -25,14 +25,14 @@ use crate::locking::lock;
 
 /// How long to wait for the processes of all users together.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long attaching may take before that is said. It takes a few milliseconds.
+/// How long attaching may take before it is reported. Usually it takes a few milliseconds.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
 /// The most processes that are named.
 const MAX_NAMED: usize = 8;
 /// Stands for the user of a process whose user is not known.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A process that does not say what it has mapped.
+/// A process that does not answer when asked for its mappings.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WithholdingProcess {
     process: u32,
@@ -137,19 +137,20 @@ pub fn may_attach(withholding: &[WithholdingProcess], own: Option<u32>) -> Resul
         bail!(
             "{} not say what is mapped: while mongosonar attached to a library that is, no process of this machine could \
              fork",
-            does(&others)
+            unanswering(&others)
         );
     }
     Ok(())
 }
 
-/// Attaches to the library `name` by `attach`, and says by `say` if that takes long, and who may hold it up.
+/// Attaches to the library `name` by `attach`. If that takes long, reports by `say` that it does, and which processes may
+/// hold it up.
 pub fn watched<T>(name: &str, say: impl FnOnce(String) + Send, attach: impl FnOnce() -> T) -> T {
     let look = || WithheldMemory::of(Host::live()).look().unwrap_or_default();
     watched_for(ATTACH_PATIENCE, look, Watch { name, say }, attach)
 }
 
-/// What is watched, and who hears of it.
+/// The library that is attached to, and where to report a long wait.
 struct Watch<'a, S> {
     name: &'a str,
     say: S,
@@ -168,7 +169,7 @@ fn watched_for<T, S: FnOnce(String) + Send>(
                 (watch.say)(hangs(watch.name, &look()));
             }
         };
-        // Without a thread nobody says it.
+        // Without the thread, a long wait is not reported.
         let _ = std::thread::Builder::new().spawn_scoped(scope, warn);
         let result = attach();
         drop(attached);
@@ -176,11 +177,11 @@ fn watched_for<T, S: FnOnce(String) + Send>(
     })
 }
 
-/// That attaching hangs.
+/// The report of an attachment that does not end.
 fn hangs(name: &str, withholding: &[WithholdingProcess]) -> String {
     let why = match withholding {
         [] => "which process it waits for is not known".to_owned(),
-        some => format!("{} not say what is mapped", does(some)),
+        some => format!("{} not say what is mapped", unanswering(some)),
     };
     format!(
         "attaching to {name} does not end, and until it does no process of this machine can fork: the kernel waits for \
@@ -188,8 +189,8 @@ fn hangs(name: &str, withholding: &[WithholdingProcess]) -> String {
     )
 }
 
-/// Processes, each with its user, and the verb.
-fn does(processes: &[WithholdingProcess]) -> String {
+/// Processes, each with its user, as the subject of a sentence with its verb: `process 7 of user 1000 does`.
+fn unanswering(processes: &[WithholdingProcess]) -> String {
     let one = |one: &WithholdingProcess| match one.user {
         Some(user) => format!("process {} of user {user}", one.process),
         None => format!("process {}", one.process),
