@@ -2,6 +2,7 @@
 are on a file system that stops answering. Commands and the agent start all the same, say so, and observe other servers."""
 
 import contextlib
+import json
 import subprocess
 
 import pytest
@@ -47,6 +48,14 @@ def test_what_a_process_withholds_holds_up_no_command_that_starts(tmp_path):
             assert "names of files" not in done.stderr, done.stderr
             if words[0] == "why":
                 assert f"tracing process {min(healthy.pid, hung.pid)}" in done.stderr, done.stderr
+
+
+def test_what_a_process_withholds_does_not_hold_up_the_doctor(tmp_path):
+    with withholding(tmp_path) as ((healthy, hung), _):
+        done = subprocess.run([labkit.MONGOSONAR, "doctor", "--json"], capture_output=True, text=True, timeout=300)
+        (log,) = [one for one in json.loads(done.stdout)["checks"] if one["name"] == "log"]
+        assert f"({hung.pid}): its log does not answer" in log["found"], log
+        assert str(tmp_path / "mongod.log") in log["found"], log
 
 
 def test_what_a_process_withholds_holds_up_no_agent_that_starts(tmp_path):

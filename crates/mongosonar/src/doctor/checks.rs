@@ -147,16 +147,28 @@ fn processes(servers: &[Process]) -> DoctorLine {
 /// `logs report`: the log of each server.
 fn logs(servers: &[Process]) -> DoctorLine {
     let line = DoctorLine::new("log", "logs report");
-    let host = Host::live();
     if servers.is_empty() {
         return line.ok("no mongod or mongos runs here; any log can be named".to_owned());
     }
     let (mut readable, mut unread, mut remedies) = (Vec::new(), Vec::new(), Vec::new());
+    let mut withheld = WithheldReader::default();
     for server in servers {
-        let log = LocatedLog::of_process(&host, server);
-        let path = log.as_ref().map(LocatedLog::path).unwrap_or_default();
-        match log.as_ref().map(LocatedLog::open) {
-            Ok(Ok(_)) => readable.push(path.display().to_string()),
+        // Its file system may not answer, neither when the log is opened nor when it is closed.
+        let opened = withheld.read(server, |server| {
+            let log = LocatedLog::of_process(&Host::live(), server);
+            let path = log.as_ref().map(LocatedLog::path).unwrap_or_default();
+            (path, log.map(|log| log.open().map(drop)))
+        });
+        let (path, opened) = match opened {
+            Ok(found) => found,
+            Err(_) => {
+                unread.push(format!("{} ({}): its log does not answer", server.name, server.pid));
+                remedies.push(OTHER_FILE.to_owned());
+                continue;
+            }
+        };
+        match opened {
+            Ok(Ok(())) => readable.push(path.display().to_string()),
             Ok(Err(error)) => {
                 unread.push(log_location::unreadable(&path, &error));
                 remedies.push(match error.kind() {
@@ -183,10 +195,13 @@ fn logs(servers: &[Process]) -> DoctorLine {
 /// `queries`: whether encrypted connections can be read inside the servers, if the programs can be loaded that do it.
 fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
     let line = DoctorLine::new("tls", "queries, why");
-    let host = Host::live();
-    let mode = |server: &Process| {
-        let configured = || Some(ServerConfiguration::of_process(&host, server)?.tls_mode()?.to_owned());
-        server.option(&["--tlsMode", "--sslMode"]).map(str::to_owned).or_else(configured)
+    let mut withheld = WithheldReader::default();
+    let mut mode = |server: &Process| {
+        let configured = |server: &Process| {
+            Some(ServerConfiguration::of_process(&Host::live(), server)?.tls_mode()?.to_owned())
+        };
+        let option = server.option(&["--tlsMode", "--sslMode"]).map(str::to_owned);
+        option.or_else(|| withheld.read(server, configured).ok().flatten())
     };
     let encrypted: Vec<(&Process, String)> = servers
         .iter()
@@ -198,17 +213,19 @@ fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
         return line.ok("no server here is known to encrypt".to_owned());
     }
     let refused = loaded.as_ref().err();
-    let mut withheld = WithheldReader::default();
     let (mut read, mut unread) = (Vec::new(), Vec::new());
     for (server, said) in &encrypted {
         // Its mappings tell which library it is.
-        let library = withheld.read(server, |server| TlsLibrary::of(server.pid));
+        let library = withheld.read(server, |server| {
+            TlsLibrary::of(server.pid)
+                .map(|library| (library.name().to_owned(), library.sites(false).map(drop)))
+        });
         match (refused, library) {
             (Some(error), _) => unread.push(format!("{said}: {error}")),
             (None, Err(_)) => unread.push(format!("{said}: it does not answer")),
             (None, Ok(None)) => unread.push(format!("{said}: no OpenSSL was found in it")),
-            (None, Ok(Some(library))) => match library.sites(false) {
-                Ok(_) => read.push(format!("{said}, in {}", library.name())),
+            (None, Ok(Some((name, sites)))) => match sites {
+                Ok(()) => read.push(format!("{said}, in {name}")),
                 Err(error) => unread.push(format!("{said}: {error:#}")),
             },
         }
