@@ -2,6 +2,7 @@
 the memory of the processes is accounted for."""
 
 import contextlib
+import os
 import pathlib
 import re
 import struct
@@ -16,6 +17,7 @@ from test_privileges import children
 import labkit
 
 pytestmark = pytest.mark.root
+less = pytest.mark.skipif(not os.environ.get("LONG"), reason="the agent holds more with split; LONG=1 lets it run")
 UNIT = labkit.LAB.parent / "packaging/mongosonar.service"
 
 
@@ -91,7 +93,7 @@ def thousand_a_second(directory, port):
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("server, split", [(mongod, "false"), (threaded, "true")])
+@pytest.mark.parametrize("server, split", [pytest.param(mongod, "false", marks=less), (threaded, "true")])
 def test_what_each_holds_adds_up_to_what_the_processes_have(tmp_path, server, split):
     port = free_port()
     config = f'[collectors]\nsplit = {split}\n[split]\nsample = "1/1"\n'
@@ -99,7 +101,7 @@ def test_what_each_holds_adds_up_to_what_the_processes_have(tmp_path, server, sp
         running.wait_for("queries", "working")
         if split == "true":
             running.wait_for("split", "working")
-        running.observe(2)
+        running.observe(1)
         status, helpers = running.status(), children(running.child.pid)
         of_places = lambda *places: {one["name"]: one["bytes"] or 0 for one in status["held"] if one["place"] in places}
         agents, mapped, of_helpers = of_places("agent"), of_places("mapped"), of_places("helper")

@@ -71,6 +71,7 @@ def what_changed(store):
     return list(all_changes(change for moment in report["moments"] for change in moment["changes"]))
 
 
+@pytest.mark.skipif(not os.environ.get("LONG"), reason="it observes ten windows; LONG=1 lets it run")
 def test_a_query_that_now_waits_for_a_lock_is_the_same_query(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("tracing takes root")
@@ -159,7 +160,7 @@ def test_encrypted_operations_are_stored_with_their_split(tmp_path):
                 running.wait_for("split", "working")
                 labkit.wait_until(lambda: running.errors().count("reading encrypted") == 2, "the probes")
                 with Asking(port, {"sleep": 5}, 0.05, tlskit.OPTIONS):
-                    running.observe(2)
+                    running.observe(1)
             assert running.stop() == 0, running.errors()
             command = [labkit.MONGOSONAR, "queries", "--store", running.store, "--from", "-3m", "--json"]
             done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)

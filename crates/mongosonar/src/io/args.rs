@@ -67,7 +67,8 @@ impl IoCommand {
 /// The arguments of `io live`.
 #[derive(Args, Debug, Clone)]
 pub struct IoLiveArgs {
-    /// Process to watch; repeat for several [default: each mongod of this machine, also one that starts later]
+    /// Process to watch; repeat for several [default: with --port and neither --host nor --uri the mongod there, else each
+    /// mongod of this machine, also one that starts later]
     #[arg(long, short_alias = 'p', value_name = "PID")]
     pub pid: Vec<u32>,
     /// Only files under this folder, by its path here or in the process's mount namespace; without --pid only of each
@@ -136,7 +137,8 @@ impl From<IoWay> for sonar_sys::ebpf::AttachMode {
 pub struct IoRecordArgs {
     /// File for the recording; an existing file is not overwritten
     pub file: PathBuf,
-    /// Process to trace; repeat for several [default: each mongod of this machine, also one that starts later]
+    /// Process to trace; repeat for several [default: with --port and neither --host nor --uri the mongod there, else each
+    /// mongod of this machine, also one that starts later]
     #[arg(long, short_alias = 'p', value_name = "PID")]
     pub pid: Vec<u32>,
     /// Only files under this folder, by its path here or in the process's mount namespace; without --pid only of each
