@@ -63,9 +63,10 @@ def test_the_status_has_each_holder_and_none_has_more_than_it_may(tmp_path):
 
 
 def in_status(pid, *names):
-    """The sum of these fields of /proc/PID/status, in bytes."""
+    """The sum of these fields of /proc/PID/status, in bytes. A process that has ended has none of them."""
     text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return sum(int(re.search(rf"^{name}:\s+(\d+) kB$", text, re.M)[1]) << 10 for name in names)
+    fields = dict(re.findall(r"^(\w+):\s+(\d+) kB$", text, re.M))
+    return sum(int(fields.get(name, 0)) << 10 for name in names)
 
 
 def own_in_files(pid):
