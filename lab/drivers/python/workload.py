@@ -176,7 +176,7 @@ def unacknowledged(db, witness):
 
 
 def worker(db, number):
-    for turn in range(15):
+    for turn in range(25):
         db.pool.insert_one({"w": number, "t": turn})
         list(db.pool.find({"w": number, "t": {"$lte": turn}}, batch_size=10))
         db.pool.update_one({"w": number, "t": turn}, {"$set": {"done": True}})
