@@ -266,8 +266,11 @@ pub(super) const fn is_end_of_server(kind: EventKind) -> bool {
 
 /// How well a cause explains a change, more is better; `None` if it does not.
 fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) -> Option<u64> {
-    let is_same_server = cause.server == change.server || cause.server.port == 0;
-    if !is_same_server {
+    let is_of_server = match &cause.what {
+        ChangeKind::Machine(what) => machine::concerns(what, cause.server, change.server),
+        _ => cause.server == change.server || cause.server.port == 0,
+    };
+    if !is_of_server {
         return None;
     }
     let is_in_time = is_near(cause.since, change, sides);

@@ -408,6 +408,8 @@ pub struct MachineChange {
     pub cause: MachineCause,
     /// The member that stands still; empty of other causes.
     pub name: Box<str>,
+    /// Servers of the same machine that it hinders, too.
+    pub others: Vec<Endpoint>,
     /// The figures that show it, the most important first; at least one.
     pub figures: Vec<MachineFigure>,
 }
