@@ -393,6 +393,45 @@ fn what_is_known_in_part_is_in_the_documents_of_pages() {
     assert!(text(&shown.stdout).contains("Messages that a snap length cut"), "{}", text(&shown.stdout));
 }
 
+#[test]
+fn what_cut_packets_hide_is_no_figure() {
+    let folder = Folder::new("cut");
+    let whole = inflated("mongod-4.0-mixed/wire.pcap.gz");
+    for bytes in [96, 128, 200] {
+        let capture = folder.file(&format!("{bytes}.pcap"), &snapped(&whole, bytes));
+        let document = object(&run("queries --json --read", std::slice::from_ref(&capture)));
+        let totals = &document["totals"];
+        // Nearly all outcomes are unknown, so how many failed is, too.
+        assert_eq!((&totals["errors"], &totals["failed"]), (&Value::Null, &Value::Null), "{bytes}");
+        let rows = document["rows"].as_array().unwrap();
+        let calls = |is_it: &dyn Fn(&Value) -> bool| -> u64 {
+            rows.iter().filter(|row| is_it(row)).map(|row| row["calls"].as_u64().unwrap()).sum()
+        };
+        let unknown = calls(&|row| row["command"] == "?");
+        let types: u64 = document["by_type"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+        assert_eq!(
+            types + unknown,
+            totals["calls"].as_u64().unwrap(),
+            "{bytes}: a command that is hidden has no type"
+        );
+        let cut = calls(&|row| {
+            row["command"] == "getMore" && row["shape"].as_str().unwrap().starts_with("(partial)")
+        });
+        assert_eq!(cut > 0, bytes > 96);
+        let shown = run("queries --read", std::slice::from_ref(&capture));
+        let shown = text(&shown.stdout);
+        assert!(
+            shown.contains("errors -") && shown.contains("at least, as messages are cut"),
+            "{bytes}: {shown}"
+        );
+        let notes = [document, object(&run("report --json", std::slice::from_ref(&capture)))];
+        for notes in notes.map(|document| document["notes"].to_string()) {
+            let note = format!("{cut} getMores were cut by a snap length");
+            assert_eq!(notes.contains(&note), cut > 0, "{bytes}: {notes}");
+        }
+    }
+}
+
 /// An operation in flight, as `currentOp` lists it.
 fn in_flight(field: &str, seconds: u32, more: &str) -> String {
     format!(
