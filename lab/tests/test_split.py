@@ -24,6 +24,8 @@ from labkit import ask_threaded as ask
 
 PORT = 28019
 RESTARTED_PORT = 28020
+OTHER_PORT = 28021
+LATER_PORT = 28022
 
 
 @pytest.fixture(scope="module")
@@ -256,6 +258,36 @@ def test_waits_of_a_server_that_was_restarted_have_the_same_classes(tmp_path):
             assert classes_now(sonar, server) == before
         sonar.stop()
     assert "functions" not in sonar.err.read_text(), sonar.err.read_text()
+
+
+@pytest.mark.servers
+def test_only_the_server_at_the_port_is_traced(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("tracing takes root")
+    program = labkit.put_as_mongod("threaded", tmp_path / "mongod")
+    options = ["--interface", "lo", "--port", RESTARTED_PORT, "--split", "--json"]
+    with contextlib.ExitStack() as running:
+
+        def serving(port, data):
+            folder = tmp_path / data
+            folder.mkdir()
+            running.enter_context(labkit.threaded(folder, port, program))
+            return running.enter_context(client(port)).lab
+
+        own, other = serving(RESTARTED_PORT, "own"), serving(OTHER_PORT, "other")
+        sonar = running.enter_context(labkit.live_capture(tmp_path, options))
+        until_traced(own, sonar)
+        # It looks for servers that start later every two seconds.
+        later = serving(LATER_PORT, "later")
+        for database in (other, later):
+            first = len(sonar.lines())
+            for _ in range(4 * ROUNDS):
+                ask(database, {"burn": 1})
+            labkit.wait_until(lambda first=first: len(sonar.lines()) >= first + 4, "four intervals")
+            for _ in range(4 * ROUNDS):
+                ask(database, {"burn": 1})
+        summary = labkit.summary(sonar.stop())
+    assert summary["coverage"]["splits_without_wire"] < ROUNDS, summary["coverage"]
 
 
 def test_stacks_that_cannot_be_read_are_told_once_and_counted(served, tmp_path):

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use crate::figures::{Figures, Record};
 use crate::row::{Row, Subject, UnfinishedOperations};
 use crate::table::{GroupBy, Table};
-use crate::{Application, Class, Identity, InFlightOperations, ObservedParts, ShapeId, Source, Timestamp};
+use crate::{
+    Application, Class, Identity, InFlightOperations, ObservedParts, Role, ShapeId, Source, Timestamp,
+};
 
 /// The maximum number of operations kept for a scatter plot.
 pub const MAX_POINTS: usize = 100_000;
@@ -160,10 +162,22 @@ impl Digest {
 
     /// Changes the subjects of rows; rows that then have the same subject are merged.
     pub fn rename(&mut self, subject: impl Fn(&Subject) -> Subject) {
+        self.change(|row| row.subject = subject(&row.subject));
+    }
+
+    /// Makes one row of those of a shape that clients sent and those that servers sent.
+    pub fn unite_roles(&mut self) {
+        if self.rows().iter().any(|row| row.role != Role::default()) {
+            self.change(|row| row.role = Role::default());
+        }
+    }
+
+    /// Changes the keys of rows; rows that then have the same key are merged.
+    fn change(&mut self, change: impl Fn(&mut Row)) {
         let old = std::mem::replace(&mut self.table, Table::of_digest(self.settings.by));
         let mut add = |row: &Row| {
             let mut row = row.clone();
-            row.subject = subject(&row.subject);
+            change(&mut row);
             self.table.add(&row).0 as u32
         };
         let places: Vec<u32> = old.iter().map(&mut add).collect();

@@ -41,6 +41,10 @@ macro_rules! execution {
             pub user: &'a str,
             /// The comment that the client gave its command; empty if the source has none.
             pub comment: &'a str,
+            /// The number of shards to which a router sent it (`nShards`); `None` of servers with data.
+            pub shards: Option<u64>,
+            /// A server sent it: a router, or another member of the replica set.
+            pub is_from_server: bool,
             /// The number of operations that this one represents, if the source keeps only a sample of them
             /// (Percona's `rateLimit`, `sampleRate`). 0 counts as 1.
             pub weight: u32,

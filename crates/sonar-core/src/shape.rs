@@ -26,6 +26,8 @@ impl fmt::Debug for ShapeId {
 
 /// The text of the shape of a command that no server is known to have: neither its namespace nor its body is known.
 pub const UNKNOWN: &str = "?";
+/// The text of a shape if only its command and namespace are known, as a capture cut the rest.
+pub const PARTIAL: &str = "(partial)";
 
 /// The data of a shape, built when the shape is first seen and shared from then on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

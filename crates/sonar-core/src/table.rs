@@ -85,7 +85,7 @@ enum Purpose {
     /// One span of time of a capture: rows are split by server, role and class, and have clients.
     #[default]
     Window,
-    /// All operations of one or several sources: rows by shape are split by class, and all rows have timelines.
+    /// All operations of one or several sources: rows by shape are split by role and class, and all rows have timelines.
     Digest,
 }
 
@@ -125,7 +125,7 @@ impl Table {
         Self::new(by, Purpose::Window)
     }
 
-    /// An empty table for a digest: rows have timelines, and those by shape are split by class.
+    /// An empty table for a digest: rows have timelines, and those by shape are split by role and class.
     pub fn of_digest(by: GroupBy) -> Self {
         Self::new(by, Purpose::Digest)
     }
@@ -189,12 +189,10 @@ impl Table {
         };
         if is_shape || purpose == Purpose::Window {
             key.class = record.op.class;
-        }
-        if purpose == Purpose::Window {
             key.role = record.op.role;
-            if is_shape {
-                key.server = record.op.server;
-            }
+        }
+        if is_shape && purpose == Purpose::Window {
+            key.server = record.op.server;
         }
         let slot = key.quick_hash() as usize % RECENT;
         let found = self.recent[slot] as usize;

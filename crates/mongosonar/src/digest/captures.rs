@@ -9,6 +9,7 @@ use sonar_core::words::plural;
 use sonar_core::{Coverage, Operation, Outcome, Record, Role};
 use sonar_decode::{Settings, Sink};
 use sonar_view::kit::Grouped;
+use sonar_view::queries::cut_get_mores;
 
 use super::collect::OperationCollector;
 use crate::capture::applications::CaptureLog;
@@ -129,6 +130,7 @@ pub fn read(
         key_log.finish(&mut captured.coverage);
     }
     captured.notes.extend(key_log::undecrypted_note(&undecrypted));
+    captured.notes.extend(cut_get_mores(captured.collect.digest.rows()));
     captured.coverage.shapes_folded += captured.collect.digest.folded;
     Ok(captured)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use sonar_core::{
-    Digest, DigestSettings, Execution, GroupBy, Identity, InFlightOperations, Notices, ObservedParts,
+    Class, Digest, DigestSettings, Execution, GroupBy, Identity, InFlightOperations, Notices, ObservedParts,
     Operation, Reading, Record, Role, Source, Timestamp,
 };
 use sonar_decode::entry::EntrySink;
@@ -13,6 +13,7 @@ use sonar_view::kit::{Hidden, Reason, Zone, plural};
 use sonar_view::queries::ClassSet;
 
 use super::args::DigestArgs;
+use super::routers::RoutedFiles;
 use crate::args::values::ClassArg;
 use crate::args::when::bound_in_zone;
 use crate::exit::usage;
@@ -32,13 +33,25 @@ pub struct OperationCollector {
     pub hidden: Hidden,
     /// Users and comments were asked for.
     pub shows_values: bool,
+    /// Which logs are of routers.
+    pub routed: RoutedFiles,
 }
 
 impl OperationCollector {
     /// A collector of operations of these classes from `source`.
     pub fn new(source: Source, settings: DigestSettings, classes: ClassSet) -> Self {
-        let (digest, hidden) = (Digest::new(settings), Hidden::default());
-        Self { digest, source, classes, from: None, to: None, outside: 0, hidden, shows_values: false }
+        let (digest, hidden, routed) = (Digest::new(settings), Hidden::default(), RoutedFiles::default());
+        Self {
+            digest,
+            source,
+            classes,
+            from: None,
+            to: None,
+            outside: 0,
+            hidden,
+            shows_values: false,
+            routed,
+        }
     }
 
     /// A collector of the operations of `source` that the arguments select.
@@ -58,12 +71,17 @@ impl OperationCollector {
 
     /// What was read, with these counters of the source.
     pub fn gathered(self, mut reading: Reading, zone: Zone) -> SourceDigest {
-        let Self { mut digest, hidden, outside, .. } = self;
+        let Self { mut digest, hidden, outside, routed, .. } = self;
         digest.join_applications();
+        let note = routed.note();
+        if note.is_none() {
+            digest.unite_roles();
+        }
         reading.entries_outside += outside;
         reading.shapes_folded += digest.folded;
         let (notices, damaged, stopped, covers) = (None, false, Vec::new(), None);
-        SourceDigest { digest, hidden, reading, notices, damaged, stopped, covers, zone }
+        let notes = note.into_iter().collect();
+        SourceDigest { digest, hidden, reading, notices, damaged, stopped, covers, zone, notes }
     }
 
     /// Adds operations that had not ended, if they were asked for.
@@ -105,7 +123,16 @@ impl OperationCollector {
 impl EntrySink for OperationCollector {
     #[inline]
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
-        self.record(&Record::server(self.source, op, execution).read_as(identity, entries));
+        let is_selected = op.class == Class::User && self.classes.contains(op.class) && self.is_within(op);
+        let is_routed = self.source == Source::Log && is_selected && self.routed.count(execution);
+        let mut record = |op: &Operation<'_>| {
+            self.record(&Record::server(self.source, op, execution).read_as(identity, entries));
+        };
+        // A copy only where it differs.
+        match is_routed {
+            true => record(&Operation { role: Role::Issued, ..*op }),
+            false => record(op),
+        }
     }
 }
 
@@ -127,6 +154,8 @@ pub struct SourceDigest {
     pub covers: Option<(Timestamp, Timestamp)>,
     /// The zone of its times.
     pub zone: Zone,
+    /// What a reader must know of it.
+    pub notes: Vec<String>,
 }
 
 /// The time range of entries, and the zone in which times are shown; `None` for that of the source.

@@ -181,7 +181,9 @@ pub fn load(path: &Path, wanted: &WantedDigest<'_>, stop: &Arc<AtomicBool>) -> R
     refuse_stopped(&gathered.stopped)?;
     gathered.refuse_nothing(&files)?;
     // A shape that is missing in a cut file is not known to be new.
-    let SourceDigest { digest, notices, damaged, zone, .. } = gathered;
+    let SourceDigest { mut digest, notices, damaged, zone, .. } = gathered;
+    // What is compared is a shape, whoever sent it.
+    digest.unite_roles();
     let host = notices.as_ref().and_then(sonar_view::logs::hosts);
     Ok(LoadedDigest {
         digest,

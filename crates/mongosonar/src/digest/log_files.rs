@@ -26,6 +26,9 @@ pub trait LogSink: EntrySink {
     /// The first line comes next.
     fn begin(&mut self, _log: &mut LogReader) {}
 
+    /// The lines of a file with this name come next.
+    fn file(&mut self, _name: &str) {}
+
     /// A line was added to the log. The operations that it ends came before.
     fn line(&mut self, _parsed: &ParsedLine, _log: &mut LogReader) {}
 
@@ -38,6 +41,10 @@ impl LogSink for OperationCollector {
         if self.shows_values {
             log.show_values();
         }
+    }
+
+    fn file(&mut self, name: &str) {
+        self.routed.file(name);
     }
 }
 
@@ -327,6 +334,7 @@ impl<'a, S: LogSink> LogsReading<'a, S> {
 
     /// Reads all lines of a file; whether it is cut or damaged.
     fn lines(&mut self, input: impl Read, name: &str) -> bool {
+        self.sink.file(name);
         let unfinished = self.log.reading().lines_unfinished;
         let mut blocks = LineBlocks::new(input, self.division.block);
         let settings = self.log.settings();

@@ -11,6 +11,7 @@ mod lines;
 pub mod log_files;
 mod profiles;
 mod report;
+mod routers;
 mod show;
 
 use anyhow::Result;

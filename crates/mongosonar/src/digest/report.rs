@@ -73,7 +73,7 @@ struct JoinedSources {
     damaged: bool,
     /// Files that were not read to their end because the command was stopped.
     stopped: Vec<String>,
-    /// What a reader must know of the captures.
+    /// What a reader must know of the sources.
     notes: Vec<String>,
 }
 
@@ -166,14 +166,16 @@ pub fn run(args: &JoinedReportArgs) -> Result<u8> {
         .chain(explained)
         .collect();
     let JoinedSources { digest, sources, reading, notices, hidden, damaged, stopped, .. } = joined;
-    let mut gathered = SourceDigest { digest, hidden, reading, notices, damaged, stopped, covers, zone };
+    let mut gathered =
+        SourceDigest { digest, hidden, reading, notices, damaged, stopped, covers, zone, notes: Vec::new() };
     let source = sources.first().map_or(Source::Wire, |summary| summary.source);
     show(args, &mut gathered, ShownDigest { source: Some(source), sources: &sources, notes, server: None })
 }
 
 impl JoinedSources {
     fn add_gathered(&mut self, source: Source, files: &[PathBuf], read: SourceDigest) {
-        let SourceDigest { digest, hidden, reading, notices, damaged, stopped, .. } = read;
+        let SourceDigest { digest, hidden, reading, notices, damaged, stopped, notes, .. } = read;
+        self.notes.extend(notes);
         let summary = SourceSummary::new(source, names(files), reading.iter(), reading.losses());
         self.add(digest, hidden, SourceSummary { damaged, ..summary });
         self.stopped.extend(stopped);

@@ -68,7 +68,7 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: ShownDigest<'_>) 
     let reading = Some(&read.reading).filter(|_| sources.is_empty());
     let view = DigestView::new(&read.digest, source, &wanted).with_reading(reading);
     let mut view = DigestView { summaries: sources, notices: read.notices.as_ref(), ..view };
-    view.notes.extend(notes);
+    view.notes.extend(read.notes.iter().cloned().chain(notes));
     if read.digest.totals().calls == 0 && read.hidden.operations() == 0 {
         view.notes.extend(TimeRange::of(args)?.without_operations(read));
     }

@@ -110,7 +110,7 @@ pub struct QueriesArgs {
     /// Also show where the time of each operation went inside the server: on a processor, waiting for one, for the disk or for a lock. Traces the threads of the servers here, which costs them a few percent at very high rates; 1/N traces one connection in N
     #[arg(long, value_name = "1/N", num_args = 0..=1, require_equals = true, default_missing_value = "1/1", value_parser = parse_connections, conflicts_with_all = ["read", "each", "digest", "html"], help_heading = "What to capture")]
     pub split: Option<ConnectionSample>,
-    /// Process whose threads --split traces; repeat for several [default: each mongod and mongos of this machine]
+    /// Process whose threads --split traces; repeat for several [default: each mongod and mongos of this machine; with --port those that listen on it]
     #[arg(long, value_name = "PID", requires = "split", help_heading = "What to capture")]
     pub pid: Vec<u32>,
     /// Also read packets inside VXLAN, GENEVE, GRE, ERSPAN, IP in IP, MPLS and PPPoE, as a mirror of the traffic of another host sends them; files are always read so

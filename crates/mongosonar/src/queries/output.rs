@@ -8,7 +8,7 @@ use sonar_view::kit::{Fitting, Hidden, HiddenContext};
 use sonar_view::logs::{self, DigestView, ViewOptions};
 use sonar_view::queries::json::ObjectKind;
 use sonar_view::queries::{
-    Grouping, PacketOrigin, PastWindow, Selection, ServerState, Silence, WindowReport,
+    Grouping, PacketOrigin, PastWindow, Selection, ServerState, Silence, WindowReport, cut_get_mores,
 };
 use sonar_view::queries::{csv, each, json, text};
 
@@ -164,7 +164,8 @@ impl QueriesOutput {
                 hidden.snapped = window.coverage.messages_snapped;
                 let coverage = Some(&window.coverage);
                 let (sources, host) = (sources.clone(), host.clone());
-                let (notes, sample) = (self.notes.clone(), window.sample);
+                let cut = cut_get_mores(digest.rows());
+                let (notes, sample) = (self.notes.iter().cloned().chain(cut).collect(), window.sample);
                 let mut view = DigestView { coverage, sources, host, hidden, notes, sample, ..view };
                 if let Some(page) = page {
                     page.write(|out| crate::page::write(out, |out| logs::json(&view, out)))
@@ -185,7 +186,10 @@ impl QueriesOutput {
         } else if !self.each {
             let mut report = WindowReport::new(window, &self.selection).explained(&self.seen, &self.origin);
             match kind {
-                ObjectKind::Summary => report.notes.clone_from(&self.notes),
+                ObjectKind::Summary => {
+                    let cut = cut_get_mores(window.shapes.iter());
+                    report.notes = self.notes.iter().cloned().chain(cut).collect();
+                }
                 ObjectKind::Interval => report.is_partial = window.length_ns() < self.interval_ns,
             }
             // At the end of a capture nothing is of now any more.

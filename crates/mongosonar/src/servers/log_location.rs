@@ -39,8 +39,8 @@ pub enum LogLocation {
 }
 
 impl LogLocation {
-    /// Where a process writes its log, by its arguments and its configuration. `configuration` is `None` if the process
-    /// names a file that cannot be read.
+    /// Where a process writes its log, by its arguments and its configuration; if these name no file, by what it has open.
+    /// `configuration` is `None` if the process names a file that cannot be read.
     ///
     /// # Errors
     /// Into no file that can be read: where it goes instead, or why that is not known, in words.
@@ -49,7 +49,7 @@ impl LogLocation {
         let configuration = match (configuration, named, process.option(&["--config", "-f"])) {
             (None, None, Some(file)) => {
                 let unknown = |_| format!("its log is not known: its configuration {file} cannot be read");
-                return Self::open_as(process, OUTPUT).map_err(unknown);
+                return Self::unnamed(process).map_err(unknown);
             }
             (known, ..) => known.cloned().unwrap_or_default(),
         };
@@ -59,13 +59,42 @@ impl LogLocation {
             return Err("its log goes to syslog".to_owned());
         }
         let Some(path) = named.or_else(|| configuration.log()) else {
-            return Self::open_as(process, OUTPUT);
+            return Self::unnamed(process);
         };
         let path = working_folder(process).join(path);
         match descriptor_of(process, &path) {
             Some(number) => Self::open_as(process, number),
             None => Ok(Self::Named(path)),
         }
+    }
+
+    /// The log of a process that names none: standard output, unless that is no file or has no line of a log while another
+    /// open file has one.
+    fn unnamed(process: &Process) -> Result<Self, String> {
+        let output = Self::open_as(process, OUTPUT);
+        let Ok(files) = ProcessFiles::of(process).or_else(|_| ProcessFiles::in_our_root(process)) else {
+            return output;
+        };
+        let has_lines =
+            |number: u32| files.open_descriptor(process, number).is_ok_and(|file| has_lines(&file));
+        if output.is_ok() && has_lines(OUTPUT) {
+            return output;
+        }
+        let mut open = process.open_files().filter(|(_, path)| is_named_as_log(path));
+        match open.find(|(number, _)| has_lines(*number)) {
+            Some((number, path)) => Ok(Self::of_descriptor(process, number, path)),
+            None => output,
+        }
+    }
+
+    /// An open file by its path, by which its successor is found after a rotation; by its number if another file, or none,
+    /// is at that path now.
+    fn of_descriptor(process: &Process, number: u32, path: PathBuf) -> Self {
+        let named = Self::Named(path);
+        let identity = |path: PathBuf| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+        let open = identity(process.folder().join(format!("fd/{number}")));
+        let is_there = open.is_some() && identity(named.path(process)) == open;
+        if is_there { named } else { Self::Descriptor(number) }
     }
 
     /// The file that a process has open under a number.
@@ -172,6 +201,12 @@ pub fn unreadable(path: &Path, error: &io::Error) -> String {
     }
 }
 
+/// Whether an open file is called like a log: `mongod.log`, `mongod.log.1`, `mongod.log (deleted)`.
+fn is_named_as_log(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.split([' ', '.']).skip(1).any(|part| part == "log")
+}
+
 /// The folder in which a process resolves relative paths.
 fn working_folder(process: &Process) -> PathBuf {
     fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"))
@@ -228,13 +263,22 @@ fn checked(file: File) -> io::Result<File> {
 /// Whether a line at the beginning or the end of a file looks like one of a server's log. An empty file is a log that
 /// has just begun.
 pub fn is_log(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.len() == 0 || find_line(file)?)
+}
+
+/// The same of a file that is not empty; `false` if it cannot be read.
+fn has_lines(file: &File) -> bool {
+    find_line(file).unwrap_or(false)
+}
+
+fn find_line(file: &File) -> io::Result<bool> {
     let size = file.metadata()?.len();
     let part = |at: u64| -> io::Result<bool> {
         let mut bytes = vec![0; LOOKED_AT];
         let read = file.read_at(&mut bytes, at)?;
         Ok(bytes[..read].split(|byte| *byte == b'\n').any(is_log_line))
     };
-    Ok(size == 0 || part(0)? || part(size.saturating_sub(LOOKED_AT as u64))?)
+    Ok(part(0)? || part(size.saturating_sub(LOOKED_AT as u64))?)
 }
 
 /// `{"t":{"$date"…`, `2018-11-21T21:26:53…`, or `Wed Nov 21 21:26:53…`.
@@ -255,7 +299,7 @@ fn is_log_line(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -360,6 +404,47 @@ mod tests {
             }
         }
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn an_open_log_is_found_where_standard_output_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = "2018-11-21T21:26:53.420+0000 I COMMAND\n";
+        let path = |name: &str| folder.path().join(name);
+        let put = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+        put("out", "ready\n");
+        put("logged.out", line);
+        // Other files that a server has open.
+        put("audit.log", "{ \"atype\" : \"authenticate\" }\n");
+        put("collection-0.wt", line);
+        let to_file = |name: &str| Stdio::from(File::options().append(true).open(path(name)).unwrap());
+        let named = || Ok(LogLocation::Named(path("mongod.log")));
+        let pipe = || Err("its log goes to standard output, which is a pipe".to_owned());
+        let (output, number) = (Ok(LogLocation::Descriptor(OUTPUT)), Ok(LogLocation::Descriptor(6)));
+        for (to, opens, [expected, after_removal]) in [
+            (to_file("out"), "6>>mongod.log", [named(), number.clone()]),
+            (Stdio::piped(), "6>>mongod.log", [named(), number]),
+            (to_file("logged.out"), "6>>mongod.log", [output.clone(), output.clone()]),
+            (to_file("out"), "", [output.clone(), output]),
+            (Stdio::piped(), "", [pipe(), pipe()]),
+        ] {
+            put("mongod.log", line);
+            let script = format!("exec 4>>audit.log 5>>collection-0.wt {opens}; /bin/echo >&2; read line");
+            let mut command = Command::new("bash");
+            command.args(["-c", &script]).current_dir(folder.path());
+            let mut child = command.stdin(Stdio::piped()).stdout(to).stderr(Stdio::piped()).spawn().unwrap();
+            child.stderr.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            let mut process = Host::live().process(child.id(), &["bash"]).unwrap();
+            process.set_arguments(vec!["mongod".to_owned()]);
+            let place = LogLocation::of(&process, Some(&ServerConfiguration::parse("")));
+            let unread = LogLocation::of(&process, None);
+            fs::remove_file(path("mongod.log")).unwrap();
+            let removed = LogLocation::of(&process, None);
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            assert_eq!((&place, &unread), (&expected, &expected), "{opens}");
+            assert_eq!(removed, after_removal, "{opens}");
+        }
     }
 
     #[test]

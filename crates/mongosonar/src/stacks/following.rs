@@ -1,11 +1,13 @@
 //! Which servers are traced: the question to the helper that decides, and how it decides.
 //!
 //! Whoever asks decodes what others send, and may be taken over. So the helper does not trust it: beyond the servers that
-//! were there at the start, only a mongod or mongos is traced.
+//! were there at the start, only a mongod or mongos is traced, and if ports were named, only one that listens on them.
 
 use sonar_sys::Host;
 use sonar_sys::split::{FollowedProcess, MAX_PROCESSES, SplitTracer};
 
+use crate::capture::args::Range;
+use crate::capture::ports::CapturedPorts;
 use crate::servers;
 
 /// The most processes of a question. The agent knows half as many servers at most.
@@ -44,13 +46,24 @@ pub fn question(kind: u8, processes: &[u32]) -> Vec<u8> {
     std::iter::once(kind).chain(processes.iter().flat_map(|process| process.to_ne_bytes())).collect()
 }
 
-/// In the helper: answers the question, without its kind.
-pub fn answer(tracer: &SplitTracer, question: &[u8]) -> Vec<u8> {
+/// In the helper: answers the question, without its kind, for servers that listen on these ports; all if there are none.
+pub fn answer(tracer: &SplitTracer, ports: &[Range], question: &[u8]) -> Vec<u8> {
     let (asked, _) = question.as_chunks();
     let (host, asked) = (Host::live(), asked.iter().take(MAX_ASKED));
     let servers = asked.filter_map(|process| servers::server(&host, u32::from_ne_bytes(*process))).collect();
-    let asked = servers::in_order_of_places(servers, MAX_PROCESSES);
+    let mut asked = servers::in_order_of_places(servers, MAX_PROCESSES);
+    if !ports.is_empty() {
+        keep_listening(&mut asked, ports, |process| tracer.follows(process));
+    }
     follow(tracer, &asked, |process| servers::is_proven(&host, process)).to_bytes()
+}
+
+/// Leaves those that listen on one of these ports, and those that are followed already: before it ends, a server closes
+/// its port.
+fn keep_listening(processes: &mut Vec<u32>, ports: &[Range], is_followed: impl Fn(u32) -> bool) {
+    let named = CapturedPorts::of(ports, Vec::new());
+    let listening = Host::live().serving(processes, &|port| named.has(port));
+    processes.retain(|process| listening.contains(process) || is_followed(*process));
 }
 
 /// Follows those of the processes that are followed already, and those that are proven to be servers, and no others. If
@@ -144,8 +157,23 @@ mod tests {
     fn no_program_of_ours_is_a_server_for_the_helper() {
         let Some(tracer) = tracer() else { return };
         let question = question(b'x', &[1, std::process::id()]);
-        let answered = FollowedServers::from_bytes(&answer(&tracer, &question[1..])).unwrap();
+        let answered = FollowedServers::from_bytes(&answer(&tracer, &[], &question[1..])).unwrap();
         assert!(!ids(&answered).contains(&std::process::id()), "{answered:?}");
+    }
+
+    #[test]
+    fn only_servers_at_the_named_ports_are_followed() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let own = std::process::id();
+        let left = |port: u16, is_followed: bool| {
+            let mut processes = vec![own];
+            keep_listening(&mut processes, &[Range(port, port)], |_| is_followed);
+            processes
+        };
+        assert_eq!(left(port, false), [own]);
+        assert_eq!(left(1, false), [0; 0]);
+        assert_eq!(left(1, true), [own], "it has closed its port, and ends");
     }
 
     #[test]

@@ -27,6 +27,7 @@ use sonar_sys::stacks::StackSampler;
 use super::following::{self, FollowedServers};
 use super::helper_socket::HelperSocket;
 use super::mapped;
+use crate::capture::args::Range as PortRange;
 use crate::confinement::helper_capabilities::{FOLLOWING_STARTS, FOLLOWING_STARTS_BY_MAPS, SAMPLING};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::confinement::start_order::{self, StartStep};
@@ -86,16 +87,17 @@ pub struct LaterSources {
 }
 
 impl LaterSources {
-    /// Starts the helper, which gets the maps that decide what is traced; `None` if that fails, which it reports. Call it
-    /// before starting any thread.
-    pub fn start(tracer: &SplitTracer) -> Option<Self> {
+    /// Starts the helper, which gets the maps that decide what is traced: servers that listen on these ports, or all if
+    /// there are none. `None` if that fails, which it reports. Call it before starting any thread.
+    pub fn start(tracer: &SplitTracer, ports: &[PortRange]) -> Option<Self> {
         let what = "following servers that start later";
         let keep =
             if works_without(|| tracer.is_readable()) { FOLLOWING_STARTS } else { FOLLOWING_STARTS_BY_MAPS };
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
         let memory = privileges::FUNCTIONS_HELPER_BYTES;
         let task = HelperTask { name: "sonar-functions", what, memory, keep, duty: Duty::Reading };
-        let helper = privileges::helper_with(task, &tracer.controls(), |socket| serve_later(tracer, socket))?;
+        let serve = |socket| serve_later(tracer, ports, socket);
+        let helper = privileges::helper_with(task, &tracer.controls(), serve)?;
         Some(Self { socket: HelperSocket::to(helper, MAX_MAPS).ok()? })
     }
 
@@ -252,7 +254,7 @@ fn of_file(file: Option<File>) -> HelperAnswer {
 
 /// In the helper for servers that start later: makes a socket for each, and answers there in a thread of its own; and
 /// traces servers.
-fn serve_later(tracer: &SplitTracer, socket: UnixStream) -> io::Result<()> {
+fn serve_later(tracer: &SplitTracer, ports: &[PortRange], socket: UnixStream) -> io::Result<()> {
     let mut threads = LaterThreads::default();
     answer_all(socket, |mut question| match array(&mut question)? {
         [SERVER] => Ok(match serve_server(u32::from_ne_bytes(array(&mut question)?), &mut threads) {
@@ -260,7 +262,8 @@ fn serve_later(tracer: &SplitTracer, socket: UnixStream) -> io::Result<()> {
             Err(why) => HelperAnswer { bytes: why.into_bytes(), ..HelperAnswer::default() },
         }),
         [FOLLOW] => {
-            Ok(HelperAnswer { bytes: following::answer(tracer, question), ..HelperAnswer::default() })
+            let bytes = following::answer(tracer, ports, question);
+            Ok(HelperAnswer { bytes, ..HelperAnswer::default() })
         }
         _ => Err(io::ErrorKind::InvalidData.into()),
     })

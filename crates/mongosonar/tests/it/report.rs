@@ -393,6 +393,78 @@ fn what_is_known_in_part_is_in_the_documents_of_pages() {
     assert!(text(&shown.stdout).contains("Messages that a snap length cut"), "{}", text(&shown.stdout));
 }
 
+#[test]
+fn what_cut_packets_hide_is_no_figure() {
+    let folder = Folder::new("cut");
+    let whole = inflated("mongod-4.0-mixed/wire.pcap.gz");
+    for bytes in [96, 128, 200] {
+        let capture = folder.file(&format!("{bytes}.pcap"), &snapped(&whole, bytes));
+        let document = object(&run("queries --json --read", std::slice::from_ref(&capture)));
+        let totals = &document["totals"];
+        // Nearly all outcomes are unknown, so how many failed is, too.
+        assert_eq!((&totals["errors"], &totals["failed"]), (&Value::Null, &Value::Null), "{bytes}");
+        let rows = document["rows"].as_array().unwrap();
+        let calls = |is_it: &dyn Fn(&Value) -> bool| -> u64 {
+            rows.iter().filter(|row| is_it(row)).map(|row| row["calls"].as_u64().unwrap()).sum()
+        };
+        let unknown = calls(&|row| row["command"] == "?");
+        let types: u64 = document["by_type"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+        assert_eq!(
+            types + unknown,
+            totals["calls"].as_u64().unwrap(),
+            "{bytes}: a command that is hidden has no type"
+        );
+        let cut = calls(&|row| {
+            row["command"] == "getMore" && row["shape"].as_str().unwrap().starts_with("(partial)")
+        });
+        assert_eq!(cut > 0, bytes > 96);
+        let shown = run("queries --read", std::slice::from_ref(&capture));
+        let shown = text(&shown.stdout);
+        assert!(
+            shown.contains("errors -") && shown.contains("at least, as messages are cut"),
+            "{bytes}: {shown}"
+        );
+        let notes = [document, object(&run("report --json", std::slice::from_ref(&capture)))];
+        for notes in notes.map(|document| document["notes"].to_string()) {
+            let note = format!("{cut} getMores were cut by a snap length");
+            assert_eq!(notes.contains(&note), cut > 0, "{bytes}: {notes}");
+        }
+    }
+}
+
+#[test]
+fn operations_of_a_router_that_its_shards_logged_too_are_told_apart() {
+    let log = |port: u16| fixture(&format!("mongod-4.0-sharded/{port}.log.gz"));
+    let all = [log(27_217), log(27_218), log(27_220)];
+    let calls = |row: &Value| row["calls"].as_u64().unwrap();
+    let report = |words: &str, files: &[PathBuf]| object(&run(words, files));
+    let joined = report("logs report --json", &all);
+    let notes = joined["notes"].to_string();
+    let expected = "27217.log.gz is the log of a router (";
+    assert!(
+        notes.contains(expected) && notes.contains("of servers to which routers sent 4,052 operations"),
+        "{notes}"
+    );
+    let rows = joined["rows"].as_array().unwrap();
+    let (routed, own): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row["role"] == "issued");
+    let of_router: u64 = report("logs report --json", &all[..1])["totals"]["calls"].as_u64().unwrap();
+    let own: u64 = own.into_iter().map(calls).sum();
+    let routed: u64 = routed.into_iter().map(calls).sum();
+    assert_eq!(own + routed, joined["totals"]["calls"].as_u64().unwrap());
+    assert!(routed > 1_000 && own >= of_router && own < of_router + routed / 4, "{own} {routed} {of_router}");
+    // By themselves they are no copies.
+    for files in [&all[..1], &all[1..]] {
+        let alone = report("logs report --json", files);
+        assert!(!alone["notes"].to_string().contains("router"), "{}", alone["notes"]);
+        assert!(alone["rows"].as_array().unwrap().iter().all(|row| row["role"].is_null()));
+    }
+    let shown = run("logs report", &all);
+    assert!(text(&shown.stdout).contains("(sent by a router) "), "{}", text(&shown.stdout));
+    let with_wire =
+        report("report --json", &[&all[..], &[fixture("mongod-4.0-sharded/wire.pcap.gz")]].concat());
+    assert!(with_wire["notes"].to_string().contains(expected), "{}", with_wire["notes"]);
+}
+
 /// An operation in flight, as `currentOp` lists it.
 fn in_flight(field: &str, seconds: u32, more: &str) -> String {
     format!(

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::change::{
-    ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure, ShapeChange, ShapeFigures, ShapeWay,
+    ApplicationChange, ChangeKind, HistoryChange, ServerChange, ServerLevel, ServerMeasure, ShapeChange,
+    ShapeFigures, ShapeWay,
 };
 use super::commands::PROFILER_OFF;
 use super::events::{self, EventScope, REACH_WINDOWS, causes_errors, namespace, scope};
@@ -22,6 +23,8 @@ const MAX_REACH_NS: u64 = 60 * NS_PER_S;
 const SLACK_NS: u64 = 3 * NS_PER_S;
 /// Connections of a storm stay for some time, in nanoseconds.
 const STORM_NS: u64 = 10 * NS_PER_S;
+/// The share of the operations that a shape has more, or has after, which make them those of a new application.
+const MIN_BROUGHT: f64 = 0.5;
 /// How many times as much as others a shape must cost to explain them.
 const MIN_DOMINANCE: f64 = 1.0;
 
@@ -266,8 +269,11 @@ pub(super) const fn is_end_of_server(kind: EventKind) -> bool {
 
 /// How well a cause explains a change, more is better; `None` if it does not.
 fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) -> Option<u64> {
-    let is_same_server = cause.server == change.server || cause.server.port == 0;
-    if !is_same_server {
+    let is_of_server = match &cause.what {
+        ChangeKind::Machine(what) => machine::concerns(what, cause.server, change.server),
+        _ => cause.server == change.server || cause.server.port == 0,
+    };
+    if !is_of_server {
         return None;
     }
     let is_in_time = is_near(cause.since, change, sides);
@@ -277,7 +283,8 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
             let is_end = |way: &ShapeWay| matches!(way, ShapeWay::Stopped | ShapeWay::LessOften);
             match app.has_ended {
                 true => (is_its && shape.ways.iter().any(is_end)).then_some(4),
-                false => (is_in_time && is_its && shape.ways.contains(&ShapeWay::New)).then_some(4),
+                false if is_in_time && app.versions_before.is_empty() => brought_by(app, shape, is_its),
+                false => None,
             }
         }
         (ChangeKind::Application(app), ChangeKind::Errors(errors)) => {
@@ -336,6 +343,22 @@ fn strength(cause: &HistoryChange, change: &HistoryChange, sides: &Sides<'_>) ->
     }
 }
 
+/// How well a new application explains what a shape does; `None` if it does not. `is_its`: it runs most of its operations.
+fn brought_by(app: &ApplicationChange, shape: &ShapeChange, is_its: bool) -> Option<u64> {
+    let growth = shape.growth.as_ref().filter(|growth| growth.application == app.name);
+    let more = growth.map_or(0.0, |growth| growth.per_second);
+    let rate = shape.after.rate();
+    let is_load = |way: &ShapeWay| matches!(way, ShapeWay::New | ShapeWay::Again);
+    let is_own = is_its && shape.ways.iter().any(is_load);
+    let is_more =
+        shape.ways.contains(&ShapeWay::MoreOften) && more >= MIN_BROUGHT * (rate - shape.before.rate());
+    match is_own || is_more {
+        true => Some(4),
+        // Most of the operations whose latencies are compared with those before.
+        false => (more > 0.0 && more >= MIN_BROUGHT * rate).then_some(1),
+    }
+}
+
 /// Whether what happened at `at` happened before a change, as far as its time is known, and not long before.
 fn is_near(at: Timestamp, change: &HistoryChange, sides: &Sides<'_>) -> bool {
     let width = sides.width_ns;
@@ -358,15 +381,19 @@ fn is_near(at: Timestamp, change: &HistoryChange, sides: &Sides<'_>) -> bool {
 
 /// Whether a shape had stopped before an event, which is not its cause then: its last operation is known exactly, and the
 /// next one was due before the event. A server ends after the last operation that it serves, and that a control group
-/// stops threads is known at the end of a period.
+/// stops threads is known at the end of a period. Who asks for a collection that was dropped, asks once more: it takes no
+/// connections away.
 fn had_stopped_before(shape: &ShapeChange, last: Timestamp, event: &Event) -> bool {
     let rate = shape.before.rate();
     let is_inexact = is_end_of_server(event.kind)
         || matches!(event.kind, EventKind::OutOfMemory | EventKind::CpuThrottled);
-    if shape.ways.first() != Some(&ShapeWay::Stopped) || is_inexact || rate <= 0.0 {
+    if shape.ways.first() != Some(&ShapeWay::Stopped) || is_inexact {
         return false;
     }
-    last.plus_ns(next_due_ns(rate)) < event.at
+    match scope(event.kind) {
+        Some(EventScope::Namespace) => last < event.at,
+        _ => rate > 0.0 && last.plus_ns(next_due_ns(rate)) < event.at,
+    }
 }
 
 /// Within which time the next operation is due at a rate of so many a second, in nanoseconds: by chance it comes later than

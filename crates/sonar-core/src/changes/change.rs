@@ -119,10 +119,21 @@ pub struct ShapeChange {
     pub after: ShapeFigures,
     /// Applications that ran it after, or before if it stopped, the busiest first.
     pub applications: Vec<Box<str>>,
+    /// The application whose operations became more frequent than those of any other; `None` if none has.
+    pub growth: Option<ApplicationGrowth>,
     /// How long it had not occurred before, in nanoseconds; `None` unless it is new again.
     pub pause_ns: Option<u64>,
     /// Where the time of its operations went, if that is known of enough of them on both sides.
     pub split: Option<Box<SplitChange>>,
+}
+
+/// How much more often an application runs a shape.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ApplicationGrowth {
+    /// Its name.
+    pub application: Box<str>,
+    /// Operations per second more than before; above 0.
+    pub per_second: f64,
 }
 
 /// Where the time of a shape's operations went, before and after.
@@ -408,6 +419,8 @@ pub struct MachineChange {
     pub cause: MachineCause,
     /// The member that stands still; empty of other causes.
     pub name: Box<str>,
+    /// Servers of the same machine that it hinders, too.
+    pub others: Vec<Endpoint>,
     /// The figures that show it, the most important first; at least one.
     pub figures: Vec<MachineFigure>,
 }

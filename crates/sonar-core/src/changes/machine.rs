@@ -108,12 +108,22 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     };
     add(MACHINE, page_cache(sides));
     add(MACHINE, swapping(sides));
+    let mut without_cause = Vec::new();
+    let mut taken = Vec::new();
     for server in servers(sides) {
         // A server that its own control group stops waits for that.
-        match throttled(sides, server) {
-            Some(found) => add(server, Some(found)),
-            None => add(server, processors(sides, server)),
+        match (throttled(sides, server), processors(sides, server)) {
+            (Some(found), _) => add(server, Some(found)),
+            (None, Some(found)) => taken.push((server, found)),
+            (None, None) => without_cause.push(server),
         }
+    }
+    // All servers share the processors, however well the figures of each show who took them.
+    without_cause.retain(|server| !takes_more(sides, *server));
+    taken.sort_by_key(|(_, (since, _))| *since);
+    for (number, (server, (since, what))) in taken.into_iter().enumerate() {
+        let others = if number == 0 { std::mem::take(&mut without_cause) } else { Vec::new() };
+        add(server, Some((since, MachineChange { others, ..what })));
     }
     // Each member may see the others.
     let mut told = BTreeSet::new();
@@ -136,6 +146,10 @@ fn servers(sides: &Sides<'_>) -> BTreeSet<Endpoint> {
     of.iter().flat_map(|metric| keys(sides, metric)).map(|key| key.server).collect()
 }
 
+fn shown_by(cause: MachineCause, figures: Vec<MachineFigure>) -> MachineChange {
+    MachineChange { cause, name: "".into(), others: Vec::new(), figures }
+}
+
 fn page_cache(sides: &Sides<'_>) -> Option<(Timestamp, MachineChange)> {
     let cached = Course::of(sides, &metrics::MEMORY_CACHED.key(MACHINE, ""))?;
     let (usual, now) = (cached.usual(), cached.now());
@@ -143,7 +157,7 @@ fn page_cache(sides: &Sides<'_>) -> Option<(Timestamp, MachineChange)> {
         return None;
     }
     let figures = vec![cached.figure("page_cache_bytes", FigureUnit::Bytes)];
-    Some((cached.left(false)?, MachineChange { cause: MachineCause::PageCache, name: "".into(), figures }))
+    Some((cached.left(false)?, shown_by(MachineCause::PageCache, figures)))
 }
 
 fn swapping(sides: &Sides<'_>) -> Option<(Timestamp, MachineChange)> {
@@ -152,17 +166,19 @@ fn swapping(sides: &Sides<'_>) -> Option<(Timestamp, MachineChange)> {
         return None;
     }
     let figures = vec![pages.figure("swap_in_per_second", FigureUnit::PerSecond)];
-    Some((pages.left(true)?, MachineChange { cause: MachineCause::Swap, name: "".into(), figures }))
+    Some((pages.left(true)?, shown_by(MachineCause::Swap, figures)))
+}
+
+/// How many processors a server uses.
+fn used_by(window: &HistoryWindow, server: Endpoint) -> Option<f64> {
+    let of_server = |metric: &SeriesMetric| mean(window, &metric.key(server, ""));
+    Some((of_server(&metrics::PROCESS_CPU_USER)? + of_server(&metrics::PROCESS_CPU_SYSTEM)?) / 100.0)
 }
 
 /// Processors that all others used, and their threads that ran or were ready to run.
 fn processors(sides: &Sides<'_>, server: Endpoint) -> Option<(Timestamp, MachineChange)> {
     let of_machine = |window: &HistoryWindow, metric: &SeriesMetric| mean(window, &metric.key(MACHINE, ""));
-    let of_server = |window: &HistoryWindow, metric: &SeriesMetric| mean(window, &metric.key(server, ""));
-    let own = |window: &HistoryWindow| {
-        let user = of_server(window, &metrics::PROCESS_CPU_USER)?;
-        Some((user + of_server(window, &metrics::PROCESS_CPU_SYSTEM)?) / 100.0)
-    };
+    let own = |window: &HistoryWindow| used_by(window, server);
     let all = |window: &HistoryWindow| {
         Some(of_machine(window, &metrics::CPU_BUSY)? / 100.0 * of_machine(window, &metrics::CPU_COUNT)?)
     };
@@ -170,8 +186,8 @@ fn processors(sides: &Sides<'_>, server: Endpoint) -> Option<(Timestamp, Machine
     let busy = Course::new(sides, all)?;
     let taken = Course::new(sides, |window| Some((all(window)? - own(window)?).max(0.0)))?;
     let waiting = Course::new(sides, |window| {
-        let own = own(window)? + of_server(window, &metrics::PROCESS_RUN_QUEUE).unwrap_or(0.0) / 100.0;
-        Some((of_machine(window, &metrics::TASKS_RUNNING)? - own).max(0.0))
+        let waiting = mean(window, &metrics::PROCESS_RUN_QUEUE.key(server, "")).unwrap_or(0.0) / 100.0;
+        Some((of_machine(window, &metrics::TASKS_RUNNING)? - own(window)? - waiting).max(0.0))
     });
     let has_taken = taken.grew(MIN_TAKEN, MIN_TAKEN_FACTOR);
     let has_waiting = waiting.as_ref().is_some_and(|one| one.grew(MIN_WAITING, MIN_WAITING_FACTOR));
@@ -184,7 +200,13 @@ fn processors(sides: &Sides<'_>, server: Endpoint) -> Option<(Timestamp, Machine
     let mut figures = vec![taken.figure("processors_of_others", FigureUnit::Ratio)];
     figures.extend(waiting.map(|one| one.figure("threads_of_others", FigureUnit::Ratio)));
     figures.push(MachineFigure { what: "processors", unit: FigureUnit::Count, before: count, after: count });
-    Some((since, MachineChange { cause: MachineCause::Processors, name: "".into(), figures }))
+    Some((since, shown_by(MachineCause::Processors, figures)))
+}
+
+/// Whether a server uses more processor time than before: then it may be who takes the processors.
+fn takes_more(sides: &Sides<'_>, server: Endpoint) -> bool {
+    let used = Course::new(sides, |window| used_by(window, server));
+    used.is_none_or(|used| used.grew(MIN_TAKEN, MIN_TAKEN_FACTOR))
 }
 
 fn throttled(sides: &Sides<'_>, server: Endpoint) -> Option<(Timestamp, MachineChange)> {
@@ -194,7 +216,7 @@ fn throttled(sides: &Sides<'_>, server: Endpoint) -> Option<(Timestamp, MachineC
         return None;
     }
     let figures = vec![periods.figure("throttled_periods_percent", FigureUnit::Percent)];
-    Some((periods.left(true)?, MachineChange { cause: MachineCause::Throttled, name: "".into(), figures }))
+    Some((periods.left(true)?, shown_by(MachineCause::Throttled, figures)))
 }
 
 fn lag(sides: &Sides<'_>, key: &SeriesKey) -> Option<(Timestamp, MachineChange)> {
@@ -209,8 +231,13 @@ fn lag(sides: &Sides<'_>, key: &SeriesKey) -> Option<(Timestamp, MachineChange)>
     figure.after = last;
     let limit = lag.before.iter().copied().fold(usual, f64::max);
     let since = lag.after.iter().find(|(_, value)| *value > limit).map(|(at, _)| *at)?;
-    let what = MachineChange { cause: MachineCause::Lag, name: key.name.clone(), figures: vec![figure] };
+    let what = MachineChange { name: key.name.clone(), ..shown_by(MachineCause::Lag, vec![figure]) };
     Some((since, what))
+}
+
+/// Whether it can hinder a server; `of` is the server whose figures show it.
+pub(super) fn concerns(what: &MachineChange, of: Endpoint, server: Endpoint) -> bool {
+    of == server || of == MACHINE || what.others.contains(&server)
 }
 
 /// How well it explains what a shape does, more is better; `None` if it cannot be the cause. Where the time of the

@@ -31,9 +31,9 @@ mod tracks;
 
 pub use applications::last_run;
 pub use change::{
-    ALPHA, ApplicationChange, ChangeKind, ErrorChange, GrownTime, GrowthChange, HistoryChange,
-    HistoryChanges, MAX_CHANGES, MachineCause, MachineChange, MachineFigure, SeriesChange, ServerChange,
-    ServerLevel, ServerMeasure, ShapeChange, ShapeFigures, ShapeWay, SplitChange, SplitGrowth,
+    ALPHA, ApplicationChange, ApplicationGrowth, ChangeKind, ErrorChange, GrownTime, GrowthChange,
+    HistoryChange, HistoryChanges, MAX_CHANGES, MachineCause, MachineChange, MachineFigure, SeriesChange,
+    ServerChange, ServerLevel, ServerMeasure, ShapeChange, ShapeFigures, ShapeWay, SplitChange, SplitGrowth,
 };
 pub use commands::CommandEvents;
 pub use events::can_explain;

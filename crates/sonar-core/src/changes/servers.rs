@@ -257,7 +257,8 @@ impl ServerSides {
         count as f64 >= 4.0 * expected && more(expected) <= sides.alpha()
     }
 
-    /// The first window after in which the level is nearer to the new one than to the old one.
+    /// The first window after in which the level is nearer to the new one than to the old one; or the one before it, which
+    /// lies between both, if it is unlike any before that.
     fn since(&self, level: Option<&ServerLevel>, sides: &Sides<'_>) -> crate::Timestamp {
         let windows = sides.windows(ComparedSpan::After);
         let is_new = |window: &ServerWindow| {
@@ -267,7 +268,17 @@ impl ServerSides {
             })
         };
         let first = self.after.iter().find(|(_, window)| is_new(window)).map(|(at, _)| *at);
-        first.and_then(|at| windows.get(at)).map_or(sides.span().from, |window| window.window.start)
+        let is_beyond = |window: &ServerWindow| {
+            level.is_some_and(|level| {
+                let (low, high) = level.range;
+                let is_rise = level.after > level.before;
+                let value = window.value(level.measure);
+                value.is_some_and(|value| if is_rise { value > high } else { value < low })
+            })
+        };
+        let between = first.and_then(|at| self.after.get_key_value(&at.checked_sub(1)?));
+        let began = between.filter(|(_, window)| is_beyond(window)).map(|(at, _)| *at).or(first);
+        began.and_then(|at| windows.get(at)).map_or(sides.span().from, |window| window.window.start)
     }
 
     fn change(self, levels: Vec<ServerLevel>, has_new: bool) -> Option<ServerChange> {

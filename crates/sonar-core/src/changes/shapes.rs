@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-use super::change::{ChangeKind, HistoryChange, MIN_LOAD, MIN_SHARE, ShapeChange, ShapeFigures, ShapeWay};
+use super::change::{
+    ApplicationGrowth, ChangeKind, HistoryChange, MIN_LOAD, MIN_SHARE, ShapeChange, ShapeFigures, ShapeWay,
+};
 use super::holds::{Hold, Waited};
 use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, first_began};
 use super::stalls::LONG_NS;
@@ -20,6 +22,9 @@ use crate::{Histogram, Source, Timeline, Timestamp};
 const QUARTILE_OF_SQUARE: f64 = 1.323;
 /// A rate that changes by less is not reported, as a factor.
 const MIN_RATE_FACTOR: f64 = 2.0;
+/// A window in which a rate has moved by less than this share of what it moves until the next ones is one in which that
+/// began.
+const MIXED: f64 = 0.75;
 /// The fewest operations that were to be expected of a shape that has stopped.
 pub(super) const MIN_EXPECTED: f64 = 10.0;
 /// The minimum number of parts of the time before for saying which latencies are usual.
@@ -79,6 +84,8 @@ struct Judgement<'a> {
     before: Merged,
     recent: Merged,
     after: Merged,
+    /// The same without the first window, if the rate changed within it: it lies between both.
+    settled: Option<Merged>,
     log: [Merged; 2],
     stall: Option<ShapeStall>,
     /// Starts of the windows after, of those with operations.
@@ -93,12 +100,14 @@ impl<'a> Judgement<'a> {
         let log = [ComparedSpan::Recent, ComparedSpan::After]
             .map(|side| track.sources[1].merged(side, sides, SeenServer { source: Source::Log, ..seen }));
         let windows = sides.windows(ComparedSpan::After);
+        let recent = known.merged(ComparedSpan::Recent, sides, seen);
         Self {
             track,
             place,
             before: known.merged(ComparedSpan::Before, sides, seen),
-            recent: known.merged(ComparedSpan::Recent, sides, seen),
             after: known.merged(ComparedSpan::After, sides, seen),
+            settled: settled(known, recent.rate(), sides, seen),
+            recent,
             log,
             stall,
             starts: known.after.iter().map(|(at, _)| windows[*at].window.start).collect(),
@@ -339,7 +348,8 @@ impl<'a> Judgement<'a> {
         windows.find(|((_, figures), _)| is_changed(mean_ns(&figures.latency))).map(|(_, start)| *start)
     }
 
-    /// The same of the rate, also in windows without any operation.
+    /// The same of the rate, also in windows without any operation; or the window before, which lies between both, if it is
+    /// unlike any before that.
     fn rate_onset(&self, way: ShapeWay, sides: &Sides<'_>) -> Option<Timestamp> {
         let windows = sides.windows(ComparedSpan::After);
         let (usual, rates) = (self.recent.rate(), self.rates(ComparedSpan::After, sides));
@@ -348,8 +358,14 @@ impl<'a> Judgement<'a> {
         let farthest = all.fold(usual, if is_more { f64::max } else { f64::min });
         let middle = f64::midpoint(usual, farthest);
         let is_changed = |rate: f64| if is_more { rate >= middle } else { rate <= middle };
-        let (at, _) = rates.into_iter().find(|(_, rate)| is_changed(*rate))?;
-        windows.get(at).map(|window| window.window.start)
+        let place = rates.iter().position(|(_, rate)| is_changed(*rate))?;
+        let before = self.rates(ComparedSpan::Before, sides).into_iter().map(|(_, rate)| rate);
+        let limit = before.fold(usual, if is_more { f64::max } else { f64::min });
+        let is_beyond = |rate: f64| if is_more { rate > limit } else { rate < limit };
+        let at = rates[place].0;
+        let between = place.checked_sub(1).map(|place| rates[place]);
+        let began = between.filter(|(earlier, rate)| earlier + 1 == at && is_beyond(*rate));
+        windows.get(began.map_or(at, |(earlier, _)| earlier)).map(|window| window.window.start)
     }
 
     /// Operations per second of the windows that were observed for the most part, with the indexes of these; if none was,
@@ -389,7 +405,7 @@ impl<'a> Judgement<'a> {
             calls: merged.figures.calls as f64,
             dispersion,
         };
-        let (before, after) = (rate(&self.recent), rate(&self.after));
+        let (before, after) = (rate(&self.recent), rate(self.settled.as_ref().unwrap_or(&self.after)));
         let way = if after.per_second >= MIN_RATE_FACTOR * before.per_second {
             ShapeWay::MoreOften
         } else if after.per_second * MIN_RATE_FACTOR <= before.per_second {
@@ -472,6 +488,7 @@ impl<'a> Judgement<'a> {
             before: figures(if is_again { &self.before } else { &self.recent }, &self.log[0]),
             after: self.stalled_figures(&ways),
             applications: self.applications(side),
+            growth: self.growth(),
             pause_ns: is_again.then(|| since.since(self.before.figures.last_seen)),
             split: self.track.split(slower_ns, sides).map(Box::new),
             ways,
@@ -489,9 +506,12 @@ impl<'a> Judgement<'a> {
         HistoryChange { cost_ns, ..change }
     }
 
-    /// Figures of the span, those of operations that stalled apart where `ways` say that some did.
+    /// Figures of the span, those of operations that stalled apart where `ways` say that some did; of a rate without the
+    /// window in which it changed.
     fn stalled_figures(&self, ways: &[ShapeWay]) -> ShapeFigures {
-        let figures = figures(&self.after, &self.log[1]);
+        let is_rate = matches!(ways.first(), Some(ShapeWay::MoreOften | ShapeWay::LessOften));
+        let after = self.settled.as_ref().filter(|_| is_rate).unwrap_or(&self.after);
+        let figures = figures(after, &self.log[1]);
         match self.stall.as_ref().filter(|_| ways.contains(&ShapeWay::Stalled)) {
             Some(ShapeStall { stall, .. }) => ShapeFigures {
                 stalled: (stall.waited.count, stall.waited.ns),
@@ -500,6 +520,22 @@ impl<'a> Judgement<'a> {
             },
             None => figures,
         }
+    }
+
+    /// The named application that runs it more often than before by more operations a second than any other.
+    fn growth(&self) -> Option<ApplicationGrowth> {
+        let mut rates: BTreeMap<&str, f64> = BTreeMap::new();
+        for (side, apps) in &self.track.apps {
+            let (sign, seconds) = match side {
+                ComparedSpan::After => (1.0, self.after.seconds),
+                _ => (-1.0, self.before.seconds),
+            };
+            for (app, share) in apps.iter().filter(|(app, _)| !app.name.is_empty() && seconds > 0.0) {
+                *rates.entry(&app.name).or_default() += sign * share.calls as f64 / seconds;
+            }
+        }
+        let (application, per_second) = rates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        (per_second > 0.0).then(|| ApplicationGrowth { application: application.into(), per_second })
     }
 
     fn applications(&self, side: ComparedSpan) -> Vec<Box<str>> {
@@ -513,6 +549,25 @@ impl<'a> Judgement<'a> {
         apps.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         apps.into_iter().map(|(name, _)| name.into()).collect()
     }
+}
+
+/// What a source saw after without the first window, if the rate moved within it: then it lies between the rate before and
+/// that of the windows after it.
+fn settled(known: &BySide<'_>, usual: f64, sides: &Sides<'_>, seen: SeenServer) -> Option<Merged> {
+    let windows = sides.windows(ComparedSpan::After);
+    if !sides.is_adjacent || windows.len() < 2 {
+        return None;
+    }
+    let [first, rest] = [0..1, 1..windows.len()].map(|part| {
+        let seconds = windows[part.clone()].iter().map(|window| seen.seconds(window)).sum();
+        let mut merged = Merged { seconds, ..Merged::default() };
+        let own = known.after.iter().filter(|(at, _)| part.contains(at));
+        own.for_each(|(_, figures)| merged.figures.merge(figures));
+        merged
+    });
+    let (moved, whole) = (first.rate() - usual, rest.rate() - usual);
+    let is_between = moved * whole > 0.0 && moved.abs() < MIXED * whole.abs();
+    (is_between && first.seconds > 0.0 && rest.seconds > 0.0).then_some(rest)
 }
 
 fn figures(merged: &Merged, log: &Merged) -> ShapeFigures {

@@ -399,6 +399,28 @@ fn a_cause_can_cause_its_effect_and_comes_shortly_before_it() {
 }
 
 #[test]
+fn what_was_last_seen_before_a_collection_was_dropped_did_not_stop_because_of_that() {
+    // Six operations a second, the last one some 83 milliseconds before the end of the window.
+    for (milliseconds, expected) in [(299_000, true), (299_990, false), (301_000, false)] {
+        let at = Timestamp::from_unix_ns(1_700_000_000_000 * MS + milliseconds * MS);
+        let dropped = Event::new(at, EventKind::CollectionDrop, SERVER, "").about("shop.carts");
+        let found = compare(&[FIND, UPDATE], &[UPDATE], &[dropped]);
+        let effects: usize = found.changes.iter().map(|change| change.effects.len()).sum();
+        assert_eq!(effects, usize::from(expected), "{milliseconds} {found:#?}");
+        let [last] = found
+            .changes
+            .iter()
+            .filter(|one| matches!(one.what, ChangeKind::Shape(_)))
+            .collect::<Vec<_>>()[..]
+        else {
+            assert!(expected, "{found:#?}");
+            continue;
+        };
+        assert!(last.since < at);
+    }
+}
+
+#[test]
 fn what_happened_more_than_an_hour_before_is_no_cause() {
     let few = [Load { calls: 2, latency_ns: 20 * MS, ..FIND }, Load { calls: 2, ..UPDATE }];
     let mut noise = Noise(11);

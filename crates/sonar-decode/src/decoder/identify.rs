@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use sonar_core::shape::PARTIAL;
 use sonar_core::{Application, Coverage, Identity, ShapeId, ShapeInfo, Statement};
 
 use super::connection::{Client, Connection};
@@ -15,9 +16,6 @@ use crate::identity::{
 };
 use crate::message::{MessageBody, MessageSource, Request};
 use crate::shape::{Rendered, Text};
-
-/// The text of a shape if only its command and namespace are known.
-const PARTIAL_TEXT: &str = "(partial)";
 
 /// The shape of a request, and what it is made of.
 #[derive(Clone, Debug)]
@@ -108,8 +106,8 @@ impl Identifier {
                         command: request.command.text(),
                         database: request.database.text(),
                         collection: request.collection.text(),
-                        typed: PARTIAL_TEXT.into(),
-                        plain: PARTIAL_TEXT.into(),
+                        typed: PARTIAL.into(),
+                        plain: PARTIAL.into(),
                         ..ShapeInfo::default()
                     })
                 };

@@ -85,6 +85,7 @@ impl OperationAssembler {
             cursor: entry.cursor,
             user: context.user.cloned(),
             client: endpoint(entry.fields.client.text()).or(context.client).unwrap_or_default(),
+            is_from_server: entry.is_from_server || context.from_server,
         };
         if let Some(thread) = context.thread {
             if entry.is_statement {
@@ -444,6 +445,8 @@ impl OperationAssembler {
             query_shape_hash: fields.query_shape_hash.text(),
             user: shown(circumstances.user.as_deref().unwrap_or(fields.user.text())),
             comment: shown(fields.comment.text()),
+            shards: fields.shards,
+            is_from_server: circumstances.is_from_server,
             weight: *weight,
         };
         sink.operation(&op, resolved.identity, &execution, *entries);

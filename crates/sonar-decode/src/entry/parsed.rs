@@ -65,7 +65,7 @@ pub struct ParsedEntry {
     pub(super) used_cursor: Option<i64>,
     classes: CommandClass,
     waits: bool,
-    is_from_server: bool,
+    pub(super) is_from_server: bool,
     is_internal: bool,
 }
 

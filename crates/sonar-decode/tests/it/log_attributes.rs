@@ -116,7 +116,7 @@ const ATTRIBUTES: &[Attribute] = &[
         r#"{"find":"e","filter":{"z":1},"$db":"t"}"#,
         Context("the shape of a getMore, whose command does not have it: logs.rs"),
     ),
-    ("nShards", "4.4", "2", LeftOut("how many shards a router asked; no figure of a report has it")),
+    ("nShards", "4.4", "2", Read("shards: Some(2)")),
     // What it is part of.
     ("exhaust", "4.4", "true", LeftOut("how replies are sent, not what is asked")),
     (

@@ -126,7 +126,8 @@ mod tests {
             ),
         ] {
             let name = if cause == MachineCause::Lag { "db2:27017" } else { "" };
-            assert_eq!(sentence(&MachineChange { cause, name: name.into(), figures }), expected);
+            let change = MachineChange { cause, name: name.into(), others: Vec::new(), figures };
+            assert_eq!(sentence(&change), expected);
         }
     }
 }

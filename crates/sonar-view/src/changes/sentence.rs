@@ -434,6 +434,7 @@ pub(super) mod tests {
             before: ShapeFigures::default(),
             after: ShapeFigures::default(),
             applications: Vec::new(),
+            growth: None,
             pause_ns: None,
             split: None,
         }
@@ -509,6 +510,7 @@ pub(super) mod tests {
             before: figures(1.0),
             after: figures(118.0),
             applications: vec!["joined late".into(), "shop".into()],
+            growth: None,
             pause_ns: None,
             split: None,
         };
@@ -559,6 +561,7 @@ pub(super) mod tests {
             before: log(0, None),
             after: held,
             applications: Vec::new(),
+            growth: None,
             pause_ns: None,
             split: None,
         };
@@ -585,6 +588,7 @@ pub(super) mod tests {
             before: ShapeFigures::default(),
             after,
             applications: Vec::new(),
+            growth: None,
             pause_ns: None,
             split: None,
         };

@@ -66,8 +66,13 @@ impl ChangesReport {
 
 impl ChangesReport {
     fn has_several_servers(&self) -> bool {
-        let all = self.moments.iter().flat_map(|moment| moment.changes.iter().chain(&moment.context));
-        let mut servers = all.filter_map(|change| change.server.as_ref());
+        // What happened to the machine has effects on each of its servers.
+        fn with_effects(change: &ChangeJson) -> impl Iterator<Item = &ChangeJson> {
+            std::iter::once(change).chain(&change.effects)
+        }
+        let changes = self.moments.iter().flat_map(|moment| moment.changes.iter().flat_map(with_effects));
+        let context = self.moments.iter().flat_map(|moment| &moment.context);
+        let mut servers = changes.chain(context).filter_map(|change| change.server.as_ref());
         let first = servers.next();
         servers.any(|server| Some(server) != first)
     }
@@ -166,11 +171,41 @@ fn command_line(words: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sonar_core::Endpoint;
+    use sonar_core::changes::{ChangeKind, HistoryChange, HistoryChanges, ScanMoment};
+    use sonar_core::history::{Event, EventKind};
+
     use super::*;
+    use crate::changes::ComparedSpans;
 
     #[test]
     fn the_command_that_shows_more_survives_a_shell() {
         let words = ["queries", "--filter", "shop.old carts; it's"].map(str::to_owned);
         assert_eq!(command_line(&words), r"queries --filter 'shop.old carts; it'\''s'");
+    }
+
+    #[test]
+    fn servers_are_named_where_a_change_has_effects_on_another_one() {
+        let at = Timestamp::from_unix(1_700_000_000, 0);
+        let span = Span { from: at, to: at.plus_ns(30_000_000_000) };
+        let event = |port| {
+            let server = Endpoint::v4([0; 4], port);
+            let events = vec![Event::new(at, EventKind::LogRotation, server, "")];
+            HistoryChange::new(server, at, ChangeKind::Event(events))
+        };
+        let said = |cause, effect| {
+            let change = HistoryChange { effects: vec![event(effect)], ..event(cause) };
+            let changes = HistoryChanges { changes: vec![change], ..HistoryChanges::default() };
+            let moment = ScanMoment { span, measured_ns: span.length_ns(), changes };
+            let (source, zone) = ("history".to_owned(), Zone::utc());
+            let spans = ComparedSpans { span, against: None, usual: None, source, zone };
+            let report = ChangesReport::new(&spans, &[moment], Vec::new());
+            let mut out = Vec::new();
+            report.text(&mut Fitting::new(&mut out, None), &Zone::utc(), "").unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (one, several) = (said(27_017, 27_017), said(27_017, 27_018));
+        assert!(!one.contains("27017: ") && one.contains("→"), "{one}");
+        assert!(several.contains("27017: ") && several.contains("27018: "), "{several}");
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sonar_core::figures::{Figures, ServerFigures, Share};
 use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Digest, Reading, Row, RowTotals, Source, Subject, Sum};
+use sonar_core::{Digest, Reading, Role, Row, RowTotals, Source, Subject, Sum};
 use ts_rs::TS;
 
 use super::beyond::RowRemark;
@@ -371,6 +371,10 @@ pub(crate) struct DigestRowJson {
     pub ordered_ids: Vec<String>,
     pub identity: Option<String>,
     pub class: Option<String>,
+    /// Only in rows of what a router sent, beside those of what clients sent to it. Pages have the note.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(skip)]
+    pub role: Option<String>,
     pub command: Option<String>,
     pub database: Option<String>,
     pub collection: Option<String>,
@@ -450,6 +454,7 @@ impl DigestRowJson {
                 object.shape_id = Some(shape.id.to_string());
                 object.identity = Some(identity.name().to_owned());
                 object.class = Some(row.class.name().to_owned());
+                object.role = (row.role == Role::Issued).then(|| row.role.name().to_owned());
                 object.command = Some(shape.command.to_string());
                 object.database = Some(shape.database.to_string());
                 object.collection = Some(shape.collection.to_string());

@@ -22,7 +22,7 @@ pub use sonar_core::Source;
 use sonar_core::Sum;
 use sonar_core::figures::Figures;
 use sonar_core::history::Span;
-use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, RowTotals, Subject, Timestamp};
+use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Role, Row, RowTotals, Subject, Timestamp};
 pub use text::text;
 use ts_rs::TS;
 
@@ -490,6 +490,10 @@ pub fn names(row: &Row, form: Form) -> (String, String, String) {
                 Identity::Partial => format!("(partial) {text}"),
                 Identity::Ambiguous => "(ambiguous)".to_owned(),
                 Identity::Unknown => "(statements not said)".to_owned(),
+            };
+            let text = match row.role {
+                Role::Served => text,
+                Role::Issued => format!("(sent by a router) {text}"),
             };
             (shape.command.to_string(), shape.namespace(), text)
         }

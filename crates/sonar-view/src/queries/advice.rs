@@ -1,8 +1,28 @@
 //! How to capture so that less is lost.
 
-use sonar_core::Coverage;
+use sonar_core::shape::PARTIAL;
+use sonar_core::{Class, Coverage, Row, Source, Subject};
 
-use crate::kit::plural;
+use crate::kit::{Grouped, plural};
+
+/// Says how many getMores among these rows were cut: without their end it is not known whether they wait for news on
+/// purpose. `None` without any.
+pub fn cut_get_mores<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<String> {
+    let is_cut = |row: &&Row| {
+        matches!(&row.subject, Subject::Shape { shape, .. }
+            if &*shape.command == "getMore" && &*shape.typed == PARTIAL && row.class == Class::User)
+    };
+    let of_wire = |row: &Row| row.observed_by(Source::Wire).map_or(0, |observed| observed.figures.calls);
+    let count: u64 = rows.into_iter().filter(is_cut).map(of_wire).sum();
+    (count > 0).then(|| {
+        format!(
+            "{} {} cut by a snap length: some of them may wait for news on purpose, so their latencies may not be time \
+             that the server needed.",
+            plural(Grouped(count), "getMore"),
+            if count == 1 { "was" } else { "were" },
+        )
+    })
+}
 
 /// How to capture so that less is lost, if the counters show it.
 pub(crate) fn advice(coverage: &Coverage) -> Option<String> {

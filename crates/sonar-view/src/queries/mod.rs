@@ -19,6 +19,7 @@ mod silence;
 mod split;
 pub mod text;
 
+pub use advice::cut_get_mores;
 pub use column::{Column, Sort};
 pub use grouping::{Form, Grouping};
 pub use report::{Differing, WindowReport};

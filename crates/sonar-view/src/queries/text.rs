@@ -72,7 +72,8 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
             let unknown = scaled(report.commands_unknown, report.sample);
             write!(out, "; {} of unknown command", plural(unknown, "operation"))?;
         }
-        let is_cut = report.coverage.messages_snapped > 0;
+        // By choice, or by a snap length.
+        let is_cut = report.coverage.messages_snapped + report.coverage.messages_partial > 0;
         writeln!(out, "{}", if is_cut { "; at least, as messages are cut" } else { "" })?;
     }
     let ends = [

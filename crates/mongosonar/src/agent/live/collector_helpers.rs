@@ -45,6 +45,7 @@ impl CollectorHelpers {
         let split_plan = SplitPlan {
             confined,
             follows: true,
+            ports: Vec::new(),
             encrypted: EncryptedAccess::of(!settings.queries.tls, false),
             samples: false,
             samples_processors: false,

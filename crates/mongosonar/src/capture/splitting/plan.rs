@@ -3,16 +3,19 @@
 use sonar_sys::split::SplitRoom;
 
 use super::open_files::OpenFilesRoom;
+use crate::capture::args::Range;
 use crate::capture::tls::EncryptedAccess;
 use crate::large::LargeMemory;
 
 /// What a trace will do.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct SplitPlan {
     /// It drops its privileges.
     pub confined: bool,
     /// It follows servers that start later.
     pub follows: bool,
+    /// The ports of those; empty: of all of them.
+    pub ports: Vec<Range>,
     /// At what cost it divides encrypted operations.
     pub encrypted: EncryptedAccess,
     /// It samples the stacks of all threads, on request.
@@ -35,6 +38,7 @@ impl SplitPlan {
         Self {
             confined,
             follows,
+            ports: Vec::new(),
             encrypted,
             samples: true,
             samples_processors: false,

@@ -69,13 +69,13 @@ impl SplitHelpers {
         };
         let withholding = if libraries.is_empty() { None } else { look_apart() };
         let files = OpenFiles::new(plan.confined, plan.files);
-        let mut classifier = WaitClassifier::new(classes, processes, plan)?;
+        let mut classifier = WaitClassifier::new(classes, processes, &plan)?;
         let tracer = SplitTracer::start(&[], connections, plan.room).map_err(refused)?;
         for other in follow_chosen(&tracer, processes).map_err(refused)? {
             eprintln!("mongosonar: process {other} is not traced: it has ended, or executes another program");
         }
         if plan.follows || !plan.samples {
-            classifier = classifier.with_later(&tracer);
+            classifier = classifier.with_later(&tracer, &plan.ports);
         }
         // From now on only that helper decides which processes are traced, or nobody.
         tracer.give_up_control().context("cannot give up the control of what is traced")?;

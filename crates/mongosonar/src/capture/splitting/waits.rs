@@ -16,6 +16,7 @@ use super::loaded_symbols::{LoadedSymbols, MOMENT};
 use super::numbers;
 use super::plan::SplitPlan;
 use super::wait_problems::WaitProblems;
+use crate::capture::args::Range;
 use crate::stacks::helper::{LaterSources, StackSource};
 use crate::stacks::shared::{ImageFile, SharedSymbols};
 use crate::stacks::symbols::{ProcessSymbols, classify, computation, own_vdso, wait_classes};
@@ -45,7 +46,7 @@ impl WaitClassifier {
     ///
     /// # Errors
     /// The file of classes is wrong.
-    pub fn new(classes: Option<&Path>, processes: &[RunningProgram], plan: SplitPlan) -> Result<Self> {
+    pub fn new(classes: Option<&Path>, processes: &[RunningProgram], plan: &SplitPlan) -> Result<Self> {
         Self::with_sources(classes, processes, plan, StackSource::start)
     }
 
@@ -53,7 +54,7 @@ impl WaitClassifier {
     fn with_sources(
         classes: Option<&Path>,
         chosen: &[RunningProgram],
-        plan: SplitPlan,
+        plan: &SplitPlan,
         start: impl Fn(RunningProgram) -> Result<StackSource>,
     ) -> Result<Self> {
         let classes = wait_classes(classes)?;
@@ -84,10 +85,10 @@ impl WaitClassifier {
         Ok(Self { classes, processes, without_symbols, later: None, unread, shared, vdso, problems })
     }
 
-    /// The same, also for servers that start later; the helper decides which are traced. Call it before any thread is
-    /// started, and before privileges are dropped.
-    pub fn with_later(self, tracer: &SplitTracer) -> Self {
-        Self { later: LaterSources::start(tracer), ..self }
+    /// The same, also for servers that start later and listen on these ports, or on any if there are none; the helper
+    /// decides which are traced. Call it before any thread is started, and before privileges are dropped.
+    pub fn with_later(self, tracer: &SplitTracer, ports: &[Range]) -> Self {
+        Self { later: LaterSources::start(tracer, ports), ..self }
     }
 
     /// The helper for servers that start later, if there is one.
@@ -240,7 +241,7 @@ mod tests {
         let plan = SplitPlan::of_command(false, false, EncryptedAccess::Off);
         let chosen = [RunningProgram::now(own).unwrap()];
         let start = |_| source.take().context("it is asked once");
-        let mut classifier = WaitClassifier::with_sources(None, &chosen, plan, start).unwrap();
+        let mut classifier = WaitClassifier::with_sources(None, &chosen, &plan, start).unwrap();
         let code =
             symbols_that_are_withheld_hold_up_no_wait_and_are_used_once_they_come as fn() as usize as u64;
         let wait = wait_at(own, code);
@@ -299,7 +300,7 @@ mod tests {
         };
         let plan = SplitPlan::of_command(false, false, EncryptedAccess::Off);
         let chosen = [first, own, second].map(|process| RunningProgram::now(process).unwrap());
-        let mut classifier = WaitClassifier::with_sources(None, &chosen, plan, start).unwrap();
+        let mut classifier = WaitClassifier::with_sources(None, &chosen, &plan, start).unwrap();
         classifier.load();
         assert_eq!(classifier.processes.processes(), [own]);
         // Of several, the first one is put in words.

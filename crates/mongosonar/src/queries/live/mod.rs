@@ -151,7 +151,8 @@ fn split_helpers(
 ) -> Result<SplitHelpers> {
     warn_of_process_namespace();
     let plan = SplitPlan::of_command(!args.keep_privileges, args.pid.is_empty(), encrypted);
-    SplitHelpers::start(&splitting::processes(&args.pid, &[])?, None, sample, plan)
+    let plan = SplitPlan { ports: args.port.clone(), ..plan };
+    SplitHelpers::start(&splitting::processes(&args.pid, &args.port)?, None, sample, plan)
 }
 
 /// What writes packets, if that was asked for; and what creates the files after the first one, in a thread of its own.

@@ -138,6 +138,43 @@ fn of_two_causes_of_the_machine_the_one_that_operations_wait_for_most_explains_t
 }
 
 #[test]
+fn processors_that_others_took_explain_what_happened_to_each_server_of_the_machine() {
+    const OTHER: Endpoint = Endpoint::v4([0, 0, 0, 0], 27_018);
+    // What one of two servers loses, others take. The figures of the second one hardly move.
+    let neighbour = processors([85.0, 90.0], [90.0, 20.0], [3.0, 3.5]);
+    let hindered = (metrics::PROCESS_CPU_USER, OTHER, "", [20.0, 20.0]);
+    // Here the second server itself takes them from the first one.
+    let itself = processors([60.0, 99.0], [20.0, 20.0], [2.0, 3.0]);
+    let taking = (metrics::PROCESS_CPU_USER, OTHER, "", [80.0, 170.0]);
+    for (figures, own, effects) in
+        [(neighbour, hindered, vec![SERVER, OTHER]), (itself, taking, vec![SERVER])]
+    {
+        let mut figures = figures;
+        figures.extend([
+            own,
+            (metrics::PROCESS_CPU_SYSTEM, OTHER, "", [1.0, 1.0]),
+            (metrics::PROCESS_RUN_QUEUE, OTHER, "", [1.0, 80.0]),
+        ]);
+        let mut windows = windows_with(&figures, (&[], 30));
+        for window in &mut windows {
+            let of_first: Vec<Row> = window.window.shapes.rows().to_vec();
+            for mut row in of_first {
+                row.server = OTHER;
+                window.window.shapes.add_owned(row);
+            }
+        }
+        let (before, after) = windows.split_at(30);
+        let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+        let found = find(&input, ComparisonKind::Block);
+        assert_eq!(causes(&found), [(MachineCause::Processors, effects.len())], "{found:#?}");
+        let mut servers: Vec<Endpoint> =
+            found.changes[0].effects.iter().map(|effect| effect.server).collect();
+        servers.sort_unstable();
+        assert_eq!(servers, effects);
+    }
+}
+
+#[test]
 fn a_server_that_its_control_group_throttles_does_not_wait_for_others() {
     let mut figures = processors([90.0, 100.0], [20.0, 4.0], [3.0, 12.0]);
     figures.push((metrics::CGROUP_THROTTLED_PERIODS, SERVER, "", [0.0, 90.0]));

@@ -27,6 +27,7 @@ fn of_shape(second: u64, cost_ms: f64, (shape, way): (u64, ShapeWay)) -> History
         before: ShapeFigures::default(),
         after: ShapeFigures::default(),
         applications: vec!["shop".into()],
+        growth: None,
         pause_ns: None,
         split: None,
     };

@@ -321,3 +321,51 @@ fn what_mongosonar_asks_is_no_change_of_a_server() {
     let of_another: Vec<Load> = shapes.iter().map(|load| Load { app: REPORT.app, ..*load }).collect();
     assert!(kinds(&of_another).contains(&"application"));
 }
+
+#[test]
+fn the_known_shapes_that_a_new_application_brings_are_its_effects() {
+    let worker = |latency_ns| Load { app: ("worker", "1.0"), calls: 180, latency_ns, ..FIND };
+    for (latency_ns, expected) in [(MS, &[ShapeWay::MoreOften][..]), (MS / 8, &[ShapeWay::Faster])] {
+        let found = compare(&[FIND, UPDATE], &[FIND, UPDATE, worker(latency_ns)], &[]);
+        let [app] = found.changes.as_slice() else { panic!("{found:#?}") };
+        assert!(matches!(&app.what, ChangeKind::Application(app) if &*app.name == "worker"), "{app:#?}");
+        let [effect] = app.effects.as_slice() else { panic!("{app:#?}") };
+        assert_eq!(ways(effect).first(), expected.first(), "{effect:#?}");
+    }
+    // Most of what grew is another one's.
+    let few = Load { calls: 40, ..worker(MS) };
+    let often = Load { calls: 240, ..FIND };
+    let found = compare(&[FIND, UPDATE], &[often, UPDATE, few], &[]);
+    let effects: usize = found.changes.iter().map(|change| change.effects.len()).sum();
+    assert_eq!((found.changes.len(), effects), (2, 0), "{found:#?}");
+}
+
+#[test]
+fn a_rate_that_jumps_within_a_window_is_compared_without_it() {
+    let load = |at: u64| Load {
+        calls: if at < 30 {
+            50
+        } else if at == 30 {
+            100
+        } else {
+            200
+        },
+        ..FIND
+    };
+    let mut noise = Noise(5);
+    let windows: Vec<_> = (0..34).map(|at| window(at, &[load(at)], &mut noise)).collect();
+    let started = windows[30].window.start;
+    for cut in [29, 30] {
+        let (before, after) = windows.split_at(cut);
+        let input = ChangeInput { before, after: &after[..4], later: &[], events: &[], alpha: ALPHA };
+        let found = find(&input, ComparisonKind::Block);
+        let change = found.changes.iter().find(|change| matches!(change.what, ChangeKind::Shape(_)));
+        let change = change.unwrap_or_else(|| panic!("{cut} {found:#?}"));
+        assert_eq!((ways(change), change.since), (&[ShapeWay::MoreOften][..], started), "{cut}");
+        let ChangeKind::Shape(shape) = &change.what else { unreachable!() };
+        if cut == 30 {
+            assert!((shape.before.rate() - 5.0).abs() < 1.0 && (shape.after.rate() - 20.0).abs() < 4.0);
+            assert_eq!(shape.after.seconds, 30.0);
+        }
+    }
+}

@@ -36,6 +36,8 @@ pub(super) struct Circumstances {
     pub(super) user: Option<Arc<str>>,
     /// The client's address; the default if it is not known.
     pub(super) client: Endpoint,
+    /// A server sent it.
+    pub(super) is_from_server: bool,
 }
 
 /// A statement that waits for its command, or that command.
@@ -159,6 +161,7 @@ mod tests {
             cursor: None,
             user: None,
             client: Endpoint::default(),
+            is_from_server: false,
         };
         let statement = WaitingStatement { resolved, fields: FieldTable::default(), circumstances };
         for thread in 0..10_000 {

@@ -124,7 +124,8 @@ mod tests {
         };
         let machine = || {
             let cause = MachineCause::Processors;
-            ChangeKind::Machine(MachineChange { cause, name: "".into(), figures: Vec::new() })
+            let (others, figures) = (Vec::new(), Vec::new());
+            ChangeKind::Machine(MachineChange { cause, name: "".into(), others, figures })
         };
         let as_a_whole = || {
             ChangeKind::Server(ServerChange {
