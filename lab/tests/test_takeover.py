@@ -245,9 +245,10 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
             add(child.pid, "io reorder", settled(child.pid, ["mongosonar-net", "stop"], ["sonar-reads"]))
             # It ends carefully, and waits for its server.
             child.kill()
-        for words in [["doctor"], ["disk", "check"]]:
-            with labkit.held_at_its_output(*words) as child:
-                add(child.pid, " ".join(words), settled(child.pid, [], []))
+        # Of several mongods, one would have to be named.
+        for name, *options in [["doctor"], ["disk check", "--dbpath", str(tmp_path / "data")]]:
+            with labkit.held_at_its_output(*name.split(), *options) as child:
+                add(child.pid, name, settled(child.pid, [], []))
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
         replay = ["agent", "--replay", fifo, "--store", tmp_path / "store"]
