@@ -144,17 +144,17 @@ def test_what_is_read_of_a_process_at_once_never_waits_for_its_memory(tmp_path):
         assert done.stdout == "all\n", done.stderr
 
 
-def test_memory_that_is_withheld_holds_up_no_command_that_starts(tmp_path):
+def test_memory_that_is_withheld_holds_up_no_command(tmp_path):
     with withholding_memory(tmp_path) as ((healthy, hung), ports):
         named = [word for port in ports for word in ("--port", str(port))]
-        queries = ["queries", "--interface", "lo", *named, "--json", "--duration", "1s"]
-        for words in [[*queries, "--split"], ["why", *named, "--json", "--duration", "1s"]]:
+        # It attaches to libraries and reads functions, logs and names of files: other commands do a part of that.
+        for words in [
+            ["why", *named, "--json", "--duration", "1s"],
+            ["doctor", "--json"],
+            ["disk", "check", "--dbpath", tmp_path / "below", "--json"],
+        ]:
             done = subprocess.run([labkit.MONGOSONAR, *words], capture_output=True, text=True, timeout=300)
-            assert done.returncode == 0, (words, done.stderr)
-            assert str(hung.pid) in done.stderr, (words, done.stderr)
-        for words in [["doctor", "--json"], ["disk", "check", "--dbpath", tmp_path / "below", "--json"]]:
-            done = subprocess.run([labkit.MONGOSONAR, *words], capture_output=True, text=True, timeout=300)
-            assert json.loads(done.stdout), (words, done.stderr)
+            assert json.loads(done.stdout) and str(hung.pid) in done.stdout + done.stderr, (words, done.stderr)
         assert healthy.poll() is None
 
 
