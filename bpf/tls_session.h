@@ -334,12 +334,13 @@ static __always_inline struct tls_session *session_of(const struct tls_key *key,
     return session;
 }
 
+// The state of the current thread, if its process is followed; `create` makes it if there is none.
 static __always_inline struct tls_thread *thread_of(bool create) {
     struct task_struct *task = bpf_get_current_task_btf();
     struct tls_thread *thread = bpf_task_storage_get(&tls_threads, task, 0, 0);
-    if (thread || !create || !is_followed(task->tgid))
-        return thread;
-    return bpf_task_storage_get(&tls_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+    if ((!thread && !create) || !is_followed(task->tgid))
+        return 0;
+    return thread ? thread : bpf_task_storage_get(&tls_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
 enum { SYSCALL_NONE, SYSCALL_RECEIVE, SYSCALL_SEND };

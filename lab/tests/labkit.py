@@ -52,9 +52,29 @@ PATIENT = "serverSelectionTimeoutMS=600000&connectTimeoutMS=600000"
 # System calls in which threads wait, by number.
 CALLS = {
     "x86_64": dict(
-        write=1, poll=7, nanosleep=35, sendto=44, sendmsg=46, futex=202, clock_nanosleep=230, epoll_wait=232, ppoll=271
+        read=0,
+        write=1,
+        poll=7,
+        mmap=9,
+        nanosleep=35,
+        sendto=44,
+        sendmsg=46,
+        futex=202,
+        clock_nanosleep=230,
+        epoll_wait=232,
+        ppoll=271,
     ),
-    "aarch64": dict(write=64, ppoll=73, futex=98, nanosleep=101, clock_nanosleep=115, sendto=206, sendmsg=211),
+    "aarch64": dict(
+        read=63,
+        write=64,
+        ppoll=73,
+        futex=98,
+        nanosleep=101,
+        clock_nanosleep=115,
+        sendto=206,
+        sendmsg=211,
+        mmap=222,
+    ),
 }[os.uname().machine]
 
 

@@ -236,6 +236,27 @@ def sends(thread, around, kind, flags):
     return passes(sent)
 
 
+# AF_PACKET, SOCK_RAW
+PACKET, RAW = 17, 3
+
+
+def sends_packets(thread, around):
+    """To an interface of its choice, by a ring that its process has open. Who has none tries it with a socket of his own."""
+    table = pathlib.Path(f"/proc/{thread.process}/net/packet").read_text()
+    of_rings = {row.split()[-1] for row in table.splitlines()[1:]}
+    numbers = [number for number, inode in sockets(thread.process) if str(inode) in of_rings]
+    made = thread.call("socket", PACKET, RAW, 0) if not numbers else -1
+    # A type that is for local experiments; 6 is the length of an address.
+    kind = socket.htons(0x88B5)
+    to = struct.pack("=HHiHBB8s", PACKET, kind, socket.if_nametoindex("lo"), 0, 0, 6, bytes(8))
+    frame = struct.pack("=12sH46s", b"", kind, b"")
+    at, address = thread.put(frame), thread.put(to)
+    sent = [thread.call("sendto", number, at, len(frame), 0, address, len(to)) for number in [*numbers, made]]
+    if made >= 0:
+        thread.call("close", made)
+    return max(sent) == len(frame)
+
+
 def makes_socket(thread, *arguments):
     number = thread.call("socket", *arguments)
     if number >= 0:
@@ -439,7 +460,8 @@ ATTEMPTS = {
         [sends_out(thread, around), sends(thread, around, socket.SOCK_DGRAM, 0)]
     ),
     "pass descriptors on": lambda thread, around: passes(thread.call("sendmsg", -1, 0, 0)),
-    "open packet sockets": lambda thread, around: makes_socket(thread, 17, 3, 0),
+    "open packet sockets": lambda thread, around: makes_socket(thread, PACKET, RAW, 0),
+    "send packets to any interface": sends_packets,
     "send signals": lambda thread, around: of_any(
         around.victims, lambda victim: thread.call("kill", victim.pid, 0) == 0
     ),

@@ -16,6 +16,7 @@ import time
 import pymongo
 import pytest
 from test_agent import agent, append, described, free_port, slow_query
+from test_agent_memory import held_and_used
 from test_privileges import tasks
 from writing import Writer, answering_mongod
 
@@ -282,7 +283,8 @@ def test_hours_of_work_leave_memory_and_descriptors_flat(tmp_path):
     """`AGENT_SOAK` is its length in seconds; an hour with LONG=1. There are a thousand lines and commands a second, a log
     that is rotated each minute, and servers that come and go. Memory is flat if the line through the samples grows by less
     than 2 MiB, or by less than chance explains. Descriptors are flat if the second half has no more at a time than the
-    first, or one. The first quarter of the samples, at least a minute, is left out."""
+    first, or one. The first quarter of the samples, at least a minute, is left out. At the end, what each part says that it
+    holds adds up to what the processes have."""
     seconds = float(os.environ.get("AGENT_SOAK") or (3_600 if os.environ.get("LONG") else 0))
     if not seconds:
         pytest.skip("AGENT_SOAK=SECONDS or LONG=1 lets it run")
@@ -319,6 +321,7 @@ def test_hours_of_work_leave_memory_and_descriptors_flat(tmp_path):
             60,
         )
         lost = next(one["lost"] for one in status["collectors"] if one["name"] == "queries")
+        held_and_used(running)
         assert running.stop() == 0
     late = [sample for sample in samples if sample[0] > max(seconds / 4, 60)]
     times, memory, files = zip(*late, strict=True)

@@ -81,6 +81,25 @@ def own_in_files(pid):
     return total
 
 
+def held_and_used(running):
+    """What a running agent says that each part of it holds, by place and name. It adds up to what its processes have."""
+    status, helpers = running.status(), children(running.child.pid)
+    of_place = lambda place: {one["name"]: one["bytes"] or 0 for one in status["held"] if one["place"] == place}
+    held = {place: of_place(place) for place in ("agent", "mapped", "helper")}
+    sums = {place: sum(held[place].values()) for place in held}
+    # Without what is mapped.
+    own = in_status(running.child.pid, "RssAnon") - own_in_files(running.child.pid)
+    counted = sum(bytes for name, bytes in held["agent"].items() if name not in ("code", "store_index"))
+    for what, sum_, all_ in [
+        ("all of the agent", sums["agent"] + sums["mapped"], in_status(running.child.pid, "VmRSS")),
+        ("its own", counted, own),
+        ("its helpers", sums["helper"], sum(in_status(helper, "VmRSS") for helper in helpers)),
+    ]:
+        print(f"memory of {what}: {sum_} bytes accounted for, {all_} in use")
+        assert 0.8 * all_ < sum_ < 1.2 * all_, (what, sum_, all_, held)
+    return held
+
+
 @contextlib.contextmanager
 def thousand_a_second(directory, port):
     """Twenty connections that ask for a thousand operations a second."""
@@ -103,21 +122,9 @@ def test_what_each_holds_adds_up_to_what_the_processes_have(tmp_path, server, sp
         if split == "true":
             running.wait_for("split", "working")
         running.observe(1)
-        status, helpers = running.status(), children(running.child.pid)
-        of_places = lambda *places: {one["name"]: one["bytes"] or 0 for one in status["held"] if one["place"] in places}
-        agents, mapped, of_helpers = of_places("agent"), of_places("mapped"), of_places("helper")
-        resident = in_status(running.child.pid, "VmRSS")
-        # Without what is mapped.
-        own = in_status(running.child.pid, "RssAnon") - own_in_files(running.child.pid)
-        counted = sum(bytes for name, bytes in agents.items() if name not in ("code", "store_index"))
-        for sum_, all_ in [
-            (sum(agents.values()) + sum(mapped.values()), resident),
-            (counted, own),
-            (sum(of_helpers.values()), sum(in_status(helper, "VmRSS") for helper in helpers)),
-        ]:
-            everything = (sum_, all_, agents, mapped, of_helpers)
-            assert 0.8 * all_ < sum_ < 1.2 * all_, str(everything)
-        assert mapped["packet_ring"] == 32 << 20 and agents["captured"] > 0 and agents["stacks"] > 0, status["held"]
+        held = held_and_used(running)
+        assert held["mapped"]["packet_ring"] == 32 << 20, held
+        assert held["agent"]["captured"] > 0 and held["agent"]["stacks"] > 0, held
         assert (
             "accounted for"
             in subprocess.run(

@@ -41,6 +41,8 @@ unsafe impl KernelShared for split::split_control {}
 // SAFETY: as above.
 unsafe impl KernelShared for tls::tls_record {}
 // SAFETY: as above.
+unsafe impl KernelShared for tls::tls_key {}
+// SAFETY: as above.
 unsafe impl KernelShared for tls::tls_control {}
 
 /// The structure at the beginning of these bytes; `None` if there are too few.

@@ -28,6 +28,9 @@ const SHOWN: &str = "MONGOSONAR_START_STEPS";
 /// The last step of this process.
 static REACHED: Mutex<Option<StartStep>> = Mutex::new(None);
 
+/// What is done once privileges are dropped.
+static WAITING: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
+
 /// States that this process takes a step now.
 pub fn take(step: StartStep) {
     // Tests of a part take its steps in any order.
@@ -52,6 +55,16 @@ pub fn has_dropped() -> bool {
     cfg!(test) || *lock(&REACHED) >= Some(StartStep::Dropped)
 }
 
+/// Does this now if a thread of this process has dropped its privileges, else as soon as one has: it may start threads that
+/// need none.
+pub fn once_dropped(work: impl FnOnce() + Send + 'static) {
+    if has_dropped() {
+        work();
+    } else {
+        lock(&WAITING).push(Box::new(work));
+    }
+}
+
 /// Whether a step comes in time.
 fn may_follow(reached: Option<StartStep>, step: StartStep) -> bool {
     reached.is_none_or(|reached| reached <= step)
@@ -63,6 +76,8 @@ pub fn drop_privileges(confined: bool, drop: impl FnOnce()) {
     if confined {
         drop();
     }
+    let waiting = std::mem::take(&mut *lock(&WAITING));
+    waiting.into_iter().for_each(|work| work());
 }
 
 /// Takes this step, and starts a thread.

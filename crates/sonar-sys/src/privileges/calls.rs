@@ -59,6 +59,8 @@ const SETTING_OWNER: &[u32] = &[0x8901, 0x8902];
 const SETTING_OWNER_BY_FCNTL: &[u32] = &[libc::F_SETOWN as u32, F_SETSIG, F_SETOWN_EX];
 /// From `linux/resource.h`: the number that follows is that of a process.
 const PRIO_PROCESS: u32 = 0;
+/// The same of `linux/ioprio.h`. The others are a group of processes and all processes of a user.
+const IOPRIO_WHO_PROCESS: u32 = 1;
 /// From `asm-generic/fcntl.h`.
 const F_SETSIG: u32 = 10;
 const F_SETOWN_EX: u32 = 15;
@@ -82,6 +84,7 @@ mod new {
 
     pub const PIDFD_SEND_SIGNAL: c_long = 424;
     pub const PROCESS_MADVISE: c_long = 440;
+    pub const QUOTACTL_FD: c_long = 443;
     pub const PROCESS_MRELEASE: c_long = 448;
     pub const FCHMODAT2: c_long = 452;
     pub const SETXATTRAT: c_long = 463;
@@ -150,6 +153,13 @@ pub(super) const ESCALATION: &[Call] = &[
     (libc::SYS_name_to_handle_at, NEVER),
     (libc::SYS_clock_settime, NEVER),
     (libc::SYS_settimeofday, NEVER),
+    // What CAP_SYS_ADMIN allows beside mounts: the helper for TLS keeps it on some kernels.
+    (libc::SYS_sethostname, NEVER),
+    (libc::SYS_setdomainname, NEVER),
+    (libc::SYS_quotactl, NEVER),
+    (new::QUOTACTL_FD, NEVER),
+    (libc::SYS_fanotify_init, NEVER),
+    (libc::SYS_syslog, NEVER),
     (libc::SYS_io_uring_setup, NEVER),
     (libc::SYS_io_uring_enter, NEVER),
     (libc::SYS_io_uring_register, NEVER),
@@ -168,6 +178,7 @@ pub(super) const ESCALATION: &[Call] = &[
     (libc::SYS_prlimit64, Test::OwnProcessOrZero(0)),
     (libc::SYS_setpriority, Test::Among(0, &[PRIO_PROCESS])),
     (libc::SYS_setpriority, Test::Among(1, &[0])),
+    (libc::SYS_ioprio_set, Test::Among(0, &[IOPRIO_WHO_PROCESS])),
     (libc::SYS_ioprio_set, Test::Among(1, &[0])),
     (libc::SYS_sched_setaffinity, Test::Among(0, &[0])),
     (libc::SYS_sched_setscheduler, Test::Among(0, &[0])),

@@ -164,11 +164,17 @@ fn unusual_ways_to_more_privileges_are_closed_too() {
         (libc::SYS_ioctl, [-1, libc::TIOCLINUX as _]),
         (libc::SYS_fsconfig, [-1, -1]),
         (467, [-1, -1]),
+        (libc::SYS_sethostname, [0, -1]),
+        (libc::SYS_setdomainname, [0, -1]),
+        (libc::SYS_quotactl, [-1, 0]),
+        (443, [-1, -1]),
+        (libc::SYS_fanotify_init, [-1, 0]),
+        (libc::SYS_syslog, [-1, 0]),
     ];
     let unconfined = errors_after(|| {}, CALLS);
     assert!(unconfined.iter().all(|error| error.is_some_and(|error| error != libc::EPERM)), "{unconfined:?}");
     for duty in NOT_DECODING {
-        assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 8], "{duty:?}");
+        assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 14], "{duty:?}");
     }
     const OTHERS: &[(libc::c_long, [libc::c_long; 2])] = &[
         (libc::SYS_clone3, [0, 0]),
@@ -186,6 +192,10 @@ fn unusual_ways_to_more_privileges_are_closed_too() {
 fn other_processes_get_no_signals_limits_or_priorities() {
     const ALLOWED: Option<i32> = None;
     const REFUSED: Option<i32> = Some(libc::EPERM);
+    // From linux/ioprio.h.
+    const IOPRIO_WHO_PROCESS: libc::c_long = 1;
+    const IOPRIO_WHO_PGRP: libc::c_long = 2;
+    const IOPRIO_WHO_USER: libc::c_long = 3;
     let mut victim = Command::new("sleep").arg("60").spawn().unwrap();
     let other = libc::c_long::from(victim.id());
     let own = libc::c_long::from(std::process::id());
@@ -199,6 +209,9 @@ fn other_processes_get_no_signals_limits_or_priorities() {
         (libc::SYS_setpriority, [libc::PRIO_USER as _, 0]),
         (libc::SYS_kill, [0, 0]),
         (libc::SYS_kill, [-1, 0]),
+        (libc::SYS_ioprio_set, [IOPRIO_WHO_PROCESS, other]),
+        (libc::SYS_ioprio_set, [IOPRIO_WHO_PGRP, 0]),
+        (libc::SYS_ioprio_set, [IOPRIO_WHO_USER, 0]),
     ]));
     assert_eq!(errors_after(|| {}, &calls[..5]), [ALLOWED; 5], "without a filter");
     let duties = NOT_DECODING.into_iter().chain([Duty::Decoding]);
@@ -208,7 +221,7 @@ fn other_processes_get_no_signals_limits_or_priorities() {
             calls.iter().map(|(number, arguments)| sys_process::fails(*number, *arguments)).collect()
         });
         let errors: Vec<_> = errors.join().unwrap();
-        assert_eq!(errors, [REFUSED; 8], "{duty:?}");
+        assert_eq!(errors, [REFUSED; 11], "{duty:?}");
     }
     victim.kill().unwrap();
     victim.wait().unwrap();
@@ -216,9 +229,10 @@ fn other_processes_get_no_signals_limits_or_priorities() {
         (libc::SYS_kill, [own, 0]),
         (libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as _]),
         (libc::SYS_prlimit64, [own, libc::RLIMIT_NOFILE as _]),
+        (libc::SYS_ioprio_set, [IOPRIO_WHO_PROCESS, 0]),
     ]));
     for duty in NOT_DECODING {
-        assert_eq!(errors_after(confined_to(duty), of_its_own), [ALLOWED; 3], "{duty:?}");
+        assert_eq!(errors_after(confined_to(duty), of_its_own), [ALLOWED; 4], "{duty:?}");
     }
 }
 

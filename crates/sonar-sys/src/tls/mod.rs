@@ -288,11 +288,23 @@ impl TlsTracer {
             match self.skeleton.maps.tls_processes.delete(&process.to_ne_bytes()) {
                 // It has ended, or executed another program.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                deleted => deleted.map_err(|error| load_error(&error))?,
+                deleted => {
+                    deleted.map_err(|error| load_error(&error))?;
+                    self.forget_sessions(*process);
+                }
             }
             self.followed.remove(*process);
         }
         if gone.is_empty() { Ok(()) } else { self.changed() }
+    }
+
+    /// Removes the sessions of a process that is followed no more: the programs see no end of theirs.
+    fn forget_sessions(&self, process: u32) {
+        let sessions = &self.skeleton.maps.tls_sessions;
+        for key in sessions.keys().filter(|key| is_session_of(process, key)).collect::<Vec<_>>() {
+            // Another one may have taken its room.
+            let _ = sessions.delete(&key);
+        }
     }
 
     fn changed(&self) -> Result<(), TraceError> {
@@ -361,6 +373,11 @@ impl TlsTracer {
     pub fn run_time(&self) -> Option<Duration> {
         ProgramStatistics::of_all(self.skeleton.object().progs()).run_time()
     }
+}
+
+/// Whether this is the key of a session of a process.
+fn is_session_of(process: u32, key: &[u8]) -> bool {
+    sys_bpf::read(key).is_some_and(|key: types::tls_key| key.process == process)
 }
 
 /// What a record says; `None` if it is none.
@@ -530,6 +547,52 @@ mod tests {
         let followed: Vec<_> = tracer.skeleton.maps.tls_processes.keys().collect();
         assert_eq!(followed, [own.to_ne_bytes()]);
         tracer.leave_all_but(&[own]).unwrap();
+    }
+
+    /// What a TLS library would do when a session begins: a program of the kernel runs here.
+    #[inline(never)]
+    extern "C" fn begin_session(ssl: u64) {
+        std::hint::black_box(ssl);
+    }
+
+    /// The sessions of this process by their addresses.
+    fn own_sessions(tracer: &TlsTracer) -> Vec<u64> {
+        let keys = tracer.skeleton.maps.tls_sessions.keys();
+        let keys = keys.filter_map(|key| sys_bpf::read::<types::tls_key>(&key));
+        keys.filter(|key| key.process == std::process::id()).map(|key| key.ssl).collect()
+    }
+
+    #[test]
+    fn of_a_process_that_is_followed_no_more_nothing_is_kept_and_nothing_is_read() {
+        let mut tracer = match TlsTracer::load(PlaintextSource::Library, TlsRoom::AGENT) {
+            Ok(tracer) => tracer,
+            Err(error) => return println!("skipped: no eBPF program can be loaded here: {error}"),
+        };
+        let (own, address) = (std::process::id(), begin_session as extern "C" fn(u64) as usize as u64);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let offset = maps.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            let (start, end) = fields[0].split_once('-').unwrap();
+            (number(start)..number(end))
+                .contains(&address)
+                .then(|| address - number(start) + number(fields[2]))
+        });
+        let sites = TlsSites { handshake: offset, ..TlsSites::default() };
+        tracer.attach(own, &File::open("/proc/self/exe").unwrap(), &sites).unwrap();
+        begin_session(6);
+        assert_eq!(own_sessions(&tracer), []);
+        tracer.follow(own).unwrap();
+        begin_session(7);
+        assert_eq!(own_sessions(&tracer), [7]);
+        tracer.leave_all_but(&[]).unwrap();
+        assert_eq!(own_sessions(&tracer), [], "nobody would remove it");
+        // The thread was followed before.
+        begin_session(8);
+        assert_eq!(own_sessions(&tracer), []);
+        tracer.follow(own).unwrap();
+        begin_session(9);
+        assert_eq!(own_sessions(&tracer), [9]);
     }
 
     #[test]

@@ -560,13 +560,11 @@ impl Drop for ForeignFile {
     }
 }
 
-/// Closes files, and does not wait: other threads do it. While none may be started they stay open.
+/// Closes files, and does not wait: other threads do it, as soon as some may be started.
 pub fn close_apart(files: Vec<File>) {
     static THREADS: LazyLock<FileThreads> = LazyLock::new(FileThreads::default);
-    if !files.is_empty() && start_order::has_dropped() {
-        THREADS.close(None, files);
-    } else {
-        std::mem::forget(files);
+    if !files.is_empty() {
+        start_order::once_dropped(move || THREADS.close(None, files));
     }
 }
 
