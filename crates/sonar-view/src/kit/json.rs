@@ -13,7 +13,10 @@ use super::escape::is_safe;
 
 /// Writes `value` and a line feed. Characters that a terminal could take as commands are written as
 /// `\u` escapes, which JSON reads back as they were.
-pub(crate) fn line(value: &impl Serialize, mut out: impl Write) -> io::Result<()> {
+///
+/// # Errors
+/// Those of `out`, and of `value`.
+pub fn line(value: &impl Serialize, mut out: impl Write) -> io::Result<()> {
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Safe))?;
     out.write_all(b"\n")
 }

@@ -1,0 +1,351 @@
+//! The documents of the API. Those that a command writes too are the same as with `--json`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Instant;
+
+use serde::Serialize;
+use sonar_core::history::Span;
+use sonar_core::time::NS_PER_S;
+use sonar_core::{Coverage, Role, Timestamp};
+use sonar_view::agent::AgentStatus;
+use sonar_view::changes::GapJson;
+use sonar_view::kit::{Zone, json};
+use sonar_view::past::queries::{IntervalWidth, intervals, whole};
+use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
+use sonar_view::past::{ComparedTime, HistoryView, PastError, timeline};
+use sonar_view::queries::json::{ObjectKind, report};
+use sonar_view::queries::{Column, Grouping, PacketOrigin, PastWindow, Selection, Sort, WindowReport};
+
+use crate::limits::RefusalKind;
+use crate::page::Page;
+use crate::parameters::Parameters;
+use crate::problem::{PageProblem, SCHEMA};
+use crate::reading::{BoundedReader, ReadingStopped};
+
+/// Rows of queries in an answer, without `limit`.
+const ROWS: usize = 200;
+/// The most intervals in an answer.
+const MAX_INTERVALS: u64 = 1_000;
+/// The length of an interval, without `width`, in seconds; the most that it may be.
+const INTERVAL_S: u64 = 60;
+const MAX_INTERVAL_S: u64 = 86_400;
+
+/// A document of the API.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum DocumentKind {
+    /// What the history has, and what the agent does.
+    Status,
+    /// The queries of a span.
+    Queries,
+    /// The queries of each interval of a span.
+    Intervals,
+    /// A span on one axis of time.
+    Timeline,
+    /// What changed at a moment or in a span.
+    Changes,
+}
+
+impl DocumentKind {
+    pub const ALL: [Self; 5] = [Self::Status, Self::Queries, Self::Intervals, Self::Timeline, Self::Changes];
+
+    /// Its address.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Status => "/api/v1/status",
+            Self::Queries => "/api/v1/queries",
+            Self::Intervals => "/api/v1/queries/intervals",
+            Self::Timeline => "/api/v1/timeline",
+            Self::Changes => "/api/v1/what-changed",
+        }
+    }
+
+    /// Its media type.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Intervals => "application/x-ndjson",
+            _ => "application/json",
+        }
+    }
+}
+
+/// Makes a document; this takes as long as the history is read.
+///
+/// # Errors
+/// The parameters are wrong, or ask for too much; or the history cannot be read.
+pub(crate) fn make(page: &Page, kind: DocumentKind, parameters: Parameters) -> Result<Vec<u8>, PageProblem> {
+    let until = Instant::now() + page.limits.answer_time;
+    let reader = page.history.open()?;
+    let reader = BoundedReader::new(&*reader, page.limits.windows, until)
+        .map_err(|error| PageProblem::failed(&error))?;
+    let mut out = AnswerBytes { bytes: Vec::new(), most: page.limits.answer_bytes, is_full: false };
+    let asked = AskedDocument { page, reader: &reader, now: page.history.now() };
+    let written = match kind {
+        DocumentKind::Status => asked.status(parameters, &mut out),
+        DocumentKind::Queries => asked.queries(parameters, &mut out),
+        DocumentKind::Intervals => asked.intervals(parameters, &mut out),
+        DocumentKind::Timeline => asked.timeline(parameters, &mut out),
+        DocumentKind::Changes => asked.changes(parameters, &mut out),
+    };
+    match reader.stopped() {
+        Some(ReadingStopped::TooMuch) => Err(PageProblem::new(
+            RefusalKind::TooMuch,
+            "the answer would read too much of the history: choose from and to closer together",
+        )
+        .of_parameter("from")),
+        Some(ReadingStopped::Late) => Err(late()),
+        None if out.is_full => Err(PageProblem::new(
+            RefusalKind::TooMuch,
+            "the answer is too long: choose from and to closer together, or a smaller limit",
+        )),
+        None => written.map(|()| out.bytes),
+    }
+}
+
+/// That an answer took too long.
+pub(crate) fn late() -> PageProblem {
+    PageProblem::new(
+        RefusalKind::Late,
+        "the answer took too long: choose from and to closer together, or try again later",
+    )
+}
+
+/// The bytes of an answer, up to so many.
+struct AnswerBytes {
+    bytes: Vec<u8>,
+    most: usize,
+    is_full: bool,
+}
+
+impl Write for AnswerBytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.most - self.bytes.len() {
+            self.is_full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What the history has, and what the agent does.
+#[derive(Serialize)]
+struct PageStatusJson<'a> {
+    schema: u32,
+    kind: &'static str,
+    version: &'static str,
+    history: &'a str,
+    now_ns: u64,
+    host: Option<String>,
+    /// The time that the history covers; null if it is empty.
+    start_ns: Option<u64>,
+    end_ns: Option<u64>,
+    /// What was not observed in its last hour.
+    gaps: Vec<GapJson>,
+    agent: Option<AgentStatus>,
+    /// Why it is not known what the agent does.
+    agent_problem: Option<String>,
+    /// How much was refused since the start of the page, by its reason.
+    refused: BTreeMap<&'static str, u64>,
+}
+
+/// What a document is made of.
+struct AskedDocument<'a> {
+    page: &'a Page,
+    reader: &'a BoundedReader<'a>,
+    now: Timestamp,
+}
+
+impl<'a> AskedDocument<'a> {
+    /// The history of the server at this port, or of all.
+    fn history(&self, port: Option<u16>, zone: &Zone) -> Result<HistoryView<'a>, PageProblem> {
+        let history = HistoryView::new(self.reader, self.page.history.name(), self.now)?;
+        Ok(history.of_server(port)?.in_zone(zone))
+    }
+
+    /// The span that is asked for, as far as it is not still to come.
+    fn span(
+        &self,
+        parameters: &mut Parameters,
+        history: &HistoryView<'_>,
+        zone: &Zone,
+    ) -> Result<Span, PageProblem> {
+        let span = parameters.span(history, self.now, &self.page.limits)?;
+        Ok(history.asked(span, zone)?)
+    }
+
+    fn status(&self, parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        parameters.finish()?;
+        let history = match HistoryView::new(self.reader, self.page.history.name(), self.now) {
+            Ok(history) => Some(history),
+            // It is empty.
+            Err(PastError::NothingStored(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let (host, gaps, extent) = match &history {
+            Some(history) => (history.host()?, history.gaps(history.last_hour())?, Some(history.extent())),
+            None => (None, Vec::new(), None),
+        };
+        let (agent, agent_problem) = match self.page.history.agent() {
+            Ok(agent) => (agent, None),
+            Err(why) => (None, Some(why)),
+        };
+        let refused = RefusalKind::ALL.map(|kind| (kind.name(), self.page.refused.get(kind)));
+        let status = PageStatusJson {
+            schema: SCHEMA,
+            kind: "page_status",
+            version: env!("CARGO_PKG_VERSION"),
+            history: self.page.history.name(),
+            now_ns: self.now.unix_ns(),
+            host,
+            start_ns: extent.map(|extent| extent.from.unix_ns()),
+            end_ns: extent.map(|extent| extent.to.unix_ns()),
+            gaps: gaps.iter().map(Into::into).collect(),
+            agent,
+            agent_problem,
+            refused: BTreeMap::from(refused),
+        };
+        written(json::line(&status, out))
+    }
+
+    fn queries(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let port = port(&mut parameters)?;
+        let selection = self.selection(&mut parameters, port, zone)?;
+        let history = self.history(port, zone)?;
+        let span = self.span(&mut parameters, &history, zone)?;
+        parameters.finish()?;
+        let PastWindow { window, servers } = whole(&history, span, zone)?;
+        let mut shown =
+            WindowReport::new(&window, &selection).explained(&window.coverage, &PacketOrigin::History);
+        shown.notes.extend(history.operations_gap_note(span, zone)?);
+        shown.notes.extend(
+            port.map(|port| {
+                format!("only the server at port {port}; what was lost is counted for all servers")
+            }),
+        );
+        shown.servers = servers;
+        written(report(&shown, ObjectKind::Summary, out))
+    }
+
+    fn intervals(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let port = port(&mut parameters)?;
+        let selection = self.selection(&mut parameters, port, zone)?;
+        let history = self.history(port, zone)?;
+        let span = self.span(&mut parameters, &history, zone)?;
+        let width_s = parameters.number("width", 1..=MAX_INTERVAL_S)?.unwrap_or(INTERVAL_S);
+        parameters.finish()?;
+        let width_ns = width_s * NS_PER_S;
+        let Some(width) = IntervalWidth::new(width_ns) else {
+            let words = format!("width is a number of seconds that windows of 10 s fill, not {width_s}");
+            return Err(PageProblem::wrong("width", words));
+        };
+        if span.length_ns() / width_ns >= MAX_INTERVALS {
+            let words = format!(
+                "there would be more than {MAX_INTERVALS} intervals: choose a larger width, or from and to closer together"
+            );
+            return Err(PageProblem::new(RefusalKind::TooMuch, words).of_parameter("width"));
+        }
+        let (mut seen, mut result) = (Coverage::default(), Ok(()));
+        intervals(&history, span, width, &mut |PastWindow { window, servers }| {
+            if result.is_ok() {
+                seen.add(&window.coverage);
+                let mut shown =
+                    WindowReport::new(&window, &selection).explained(&seen, &PacketOrigin::History);
+                shown.is_partial = window.length_ns() < width_ns;
+                shown.servers = servers;
+                result = report(&shown, ObjectKind::Interval, &mut *out);
+            }
+        })?;
+        written(result)
+    }
+
+    /// Which rows are asked for, of the server at this port or of all.
+    fn selection(
+        &self,
+        parameters: &mut Parameters,
+        port: Option<u16>,
+        zone: &Zone,
+    ) -> Result<Selection, PageProblem> {
+        let most = self.page.limits.rows;
+        let by = parameters.text("by").map_or(Ok(Grouping::Shape), |name| {
+            let stored = || Grouping::ALL.into_iter().filter(|by| *by != Grouping::Order);
+            stored().find(|by| by.name() == name).ok_or_else(|| {
+                let names: Vec<_> = stored().map(Grouping::name).collect();
+                PageProblem::wrong(
+                    "by",
+                    format!("there are no rows by {name:?}; there are: {}", names.join(" ")),
+                )
+            })
+        })?;
+        if port.is_some() && matches!(by, Grouping::App | Grouping::Client) {
+            let words = format!("rows by {} are of all servers together: leave out port, or by", by.name());
+            return Err(PageProblem::wrong("port", words));
+        }
+        let column = parameters.text("sort").map_or(Ok(Column::Load), |name| {
+            Column::from_name(&name).ok_or_else(|| {
+                let names: Vec<_> = Column::ALL.into_iter().map(Column::name).collect();
+                PageProblem::wrong(
+                    "sort",
+                    format!("there is no column {name:?}; there are: {}", names.join(" ")),
+                )
+            })
+        })?;
+        Ok(Selection {
+            by,
+            role: Some(Role::Served),
+            text: parameters.text("filter").unwrap_or_default(),
+            sort: Sort { column, reverse: false },
+            limit: Some(parameters.number("limit", 1..=most)?.unwrap_or(ROWS.min(most))),
+            is_one_server: port.is_some(),
+            zone: zone.clone(),
+            ..Selection::default()
+        })
+    }
+
+    fn timeline(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let history = self.history(port(&mut parameters)?, zone)?;
+        let span = self.span(&mut parameters, &history, zone)?;
+        parameters.finish()?;
+        written(timeline::report(&history, span, timeline::PARTS, zone)?.json(out))
+    }
+
+    fn changes(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let history = self.history(port(&mut parameters)?, zone)?;
+        let when = match parameters.time("at", self.now)? {
+            Some(at) => {
+                let precision_s = parameters.number("precision", 1..=60_u64)?.unwrap_or(1);
+                AskedTime::Moment { at, precision_ns: precision_s * NS_PER_S }
+            }
+            None => AskedTime::Span(self.span(&mut parameters, &history, zone)?),
+        };
+        let against = match parameters.text("against").as_deref() {
+            None => None,
+            Some("yesterday") => Some(ComparedTime::DaysEarlier(1)),
+            Some("last-week") => Some(ComparedTime::DaysEarlier(7)),
+            Some(other) => {
+                let words = format!("against is yesterday or last-week, not {other:?}");
+                return Err(PageProblem::wrong("against", words));
+            }
+        };
+        parameters.finish()?;
+        written(what_changed::report(&history, &AskedChanges { when, against }, zone)?.json(out))
+    }
+}
+
+/// The port of the server that is asked for.
+fn port(parameters: &mut Parameters) -> Result<Option<u16>, PageProblem> {
+    parameters.number("port", 1..=u16::MAX)
+}
+
+/// A document in memory fails only where it is too long, which `make` says.
+fn written(result: io::Result<()>) -> Result<(), PageProblem> {
+    result.map_err(|error| PageProblem::failed(&error))
+}

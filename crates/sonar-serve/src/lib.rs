@@ -1,0 +1,36 @@
+//! Serves a history over HTTP.
+//!
+//! | question | module |
+//! | --- | --- |
+//! | who may ask | `access` with the `token`, `hosts` |
+//! | how much, and what was refused | `limits`, `reading` |
+//! | what is asked | `parameters` |
+//! | what is answered | `documents`: those of [`sonar_view::past`], as `--json` has them; `problem` |
+//! | addresses, and what every request has to pass | `router` |
+//! | connections | `server` |
+//!
+//! HTTP and its runtime stay in this crate: [`serve`] blocks. It opens no file and no socket: whoever calls it hands in the
+//! listening socket and a [`PageHistory`].
+#![forbid(unsafe_code)]
+
+mod access;
+mod documents;
+mod hex;
+mod hosts;
+mod limits;
+mod page;
+mod parameters;
+mod problem;
+mod reading;
+mod router;
+mod server;
+mod token;
+
+pub use access::{Access, AccessDenied};
+pub use hosts::AllowedHosts;
+pub use limits::{PageLimits, RefusalCounts, RefusalKind, RequestRate};
+pub use page::{Page, PageHistory};
+pub use problem::PageProblem;
+pub use router::router;
+pub use server::serve;
+pub use token::{AccessToken, LINK_LIFETIME_NS, NoRandomBytes, SESSION_LIFETIME_NS};

@@ -1,0 +1,79 @@
+//! A page: the history that it shows, who may read it, and how much.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use sonar_core::{HistoryReader, Timestamp};
+use sonar_view::agent::AgentStatus;
+use tokio::sync::Semaphore;
+
+use crate::access::Access;
+use crate::hosts::AllowedHosts;
+use crate::limits::{PageLimits, RefusalCounts, RequestBudget};
+use crate::problem::PageProblem;
+
+/// The history that a page shows.
+pub trait PageHistory: Send + Sync {
+    /// Opens it for one answer.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn open(&self) -> Result<Box<dyn HistoryReader>, PageProblem>;
+
+    /// Where it is.
+    fn name(&self) -> &str;
+
+    /// The time now.
+    fn now(&self) -> Timestamp;
+
+    /// What the agent does that writes it; `None` if none runs.
+    ///
+    /// # Errors
+    /// Why it is not known, in words.
+    fn agent(&self) -> Result<Option<AgentStatus>, String>;
+}
+
+/// A page that is served.
+pub struct Page {
+    pub(crate) history: Box<dyn PageHistory>,
+    pub(crate) access: Access,
+    pub(crate) hosts: AllowedHosts,
+    pub(crate) limits: PageLimits,
+    pub(crate) refused: RefusalCounts,
+    pub(crate) budget: RequestBudget,
+    /// Places for requests that wait or are answered.
+    pub(crate) places: Arc<Semaphore>,
+    /// Turns to read the history.
+    pub(crate) turns: Arc<Semaphore>,
+}
+
+impl Page {
+    /// Shows a history to those who have access, under the names of `hosts`.
+    pub fn new(
+        history: Box<dyn PageHistory>,
+        access: Access,
+        hosts: AllowedHosts,
+        limits: PageLimits,
+    ) -> Self {
+        Self {
+            history,
+            access,
+            hosts,
+            refused: RefusalCounts::default(),
+            budget: RequestBudget::new(limits.rate, Instant::now()),
+            places: Arc::new(Semaphore::new(limits.answers + limits.waiting)),
+            turns: Arc::new(Semaphore::new(limits.answers)),
+            limits,
+        }
+    }
+
+    /// Who may ask.
+    pub const fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// What was refused.
+    pub const fn refused(&self) -> &RefusalCounts {
+        &self.refused
+    }
+}

@@ -1,0 +1,124 @@
+//! Why a request is not answered, as an answer.
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use sonar_view::past::PastError;
+
+use crate::access::AccessDenied;
+use crate::limits::RefusalKind;
+
+/// Version of the schema of all documents that only a page has.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// Why a request is not answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PageProblem {
+    pub(crate) kind: RefusalKind,
+    words: String,
+    parameter: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ProblemJson<'a> {
+    schema: u32,
+    kind: &'static str,
+    version: &'static str,
+    reason: &'static str,
+    words: &'a str,
+    parameter: Option<&'a str>,
+}
+
+impl PageProblem {
+    /// With a sentence that says what is wrong and what helps.
+    pub(crate) fn new(kind: RefusalKind, words: impl Into<String>) -> Self {
+        Self { kind, words: words.into(), parameter: None }
+    }
+
+    /// About this parameter.
+    pub(crate) fn of_parameter(self, name: impl Into<String>) -> Self {
+        Self { parameter: Some(name.into()), ..self }
+    }
+
+    /// That a parameter is wrong.
+    pub(crate) fn wrong(name: &str, words: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Question, words).of_parameter(name)
+    }
+
+    /// That the history cannot be read, or that the answer cannot be made, because of this.
+    pub fn failed(error: &dyn std::error::Error) -> Self {
+        let mut words = error.to_string();
+        let mut cause = error.source();
+        while let Some(one) = cause {
+            let text = one.to_string();
+            if !words.ends_with(&text) {
+                words = format!("{words}: {text}");
+            }
+            cause = one.source();
+        }
+        Self::new(RefusalKind::Failed, words)
+    }
+
+    const fn status(&self) -> StatusCode {
+        match self.kind {
+            RefusalKind::Host => StatusCode::MISDIRECTED_REQUEST,
+            RefusalKind::Origin => StatusCode::FORBIDDEN,
+            RefusalKind::Access => StatusCode::UNAUTHORIZED,
+            RefusalKind::Address | RefusalKind::NothingStored => StatusCode::NOT_FOUND,
+            RefusalKind::Body => StatusCode::PAYLOAD_TOO_LARGE,
+            RefusalKind::Question | RefusalKind::TooMuch => StatusCode::BAD_REQUEST,
+            RefusalKind::Rate => StatusCode::TOO_MANY_REQUESTS,
+            RefusalKind::Busy | RefusalKind::Late | RefusalKind::Connections | RefusalKind::Slow => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            RefusalKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<AccessDenied> for PageProblem {
+    fn from(denied: AccessDenied) -> Self {
+        Self::new(RefusalKind::Access, denied.words())
+    }
+}
+
+impl From<PastError> for PageProblem {
+    fn from(error: PastError) -> Self {
+        let kind = match &error {
+            PastError::Unreadable { .. } | PastError::Unwritable(_) => return Self::failed(&error),
+            PastError::NothingStored(_) => RefusalKind::NothingStored,
+            PastError::WrongQuestion(_) | PastError::Incomparable(_) => RefusalKind::Question,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl IntoResponse for PageProblem {
+    fn into_response(self) -> Response {
+        let document = ProblemJson {
+            schema: SCHEMA,
+            kind: "problem",
+            version: env!("CARGO_PKG_VERSION"),
+            reason: self.kind.name(),
+            words: &self.words,
+            parameter: self.parameter.as_deref(),
+        };
+        // Texts and numbers can always be written.
+        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let mut response = (self.status(), [(CONTENT_TYPE, "application/json")], body).into_response();
+        let headers = response.headers_mut();
+        match self.kind {
+            RefusalKind::Access => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            RefusalKind::Rate | RefusalKind::Busy => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            _ => {}
+        }
+        // Counted where all answers pass.
+        response.extensions_mut().insert(self.kind);
+        response
+    }
+}

@@ -1,0 +1,167 @@
+//! The addresses of a page, and what every request has to pass.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{RawQuery, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
+    SET_COOKIE, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::documents::{DocumentKind, late, make};
+use crate::hosts::is_same_origin;
+use crate::limits::RefusalKind;
+use crate::page::Page;
+use crate::parameters::Parameters;
+use crate::problem::PageProblem;
+
+/// Where a link opens a session.
+const SESSION: &str = "/api/v1/session";
+
+/// A file of the page: it says nothing about the history, so everybody may have it.
+struct Asset {
+    path: &'static str,
+    media_type: &'static str,
+    text: &'static str,
+}
+
+const ASSETS: [Asset; 3] = [
+    Asset { path: "/", media_type: "text/html; charset=utf-8", text: include_str!("../assets/index.html") },
+    Asset {
+        path: "/page.js",
+        media_type: "text/javascript; charset=utf-8",
+        text: include_str!("../assets/page.js"),
+    },
+    Asset {
+        path: "/page.css",
+        media_type: "text/css; charset=utf-8",
+        text: include_str!("../assets/page.css"),
+    },
+];
+
+/// What every answer has: a browser runs nothing but the script of the page, sends nothing elsewhere, shows the page in
+/// no frame of another one, and keeps no answer.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (
+        CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (CACHE_CONTROL, "no-store"),
+];
+
+/// The addresses of a page.
+pub fn router(page: &Arc<Page>) -> Router {
+    let mut router = Router::new();
+    for kind in DocumentKind::ALL {
+        let answer = move |State(page): State<Arc<Page>>, RawQuery(query): RawQuery| async move {
+            answer(page, kind, query.as_deref()).await
+        };
+        router = router.route(kind.path(), get(answer));
+    }
+    // What follows needs no session.
+    router =
+        router.route_layer(from_fn_with_state(page.clone(), only_readers)).route(SESSION, post(open_session));
+    for Asset { path, media_type, text } in ASSETS {
+        router = router.route(path, get(move || async move { ([(CONTENT_TYPE, media_type)], text) }));
+    }
+    router
+        .method_not_allowed_fallback(|| async {
+            let problem = PageProblem::new(RefusalKind::Address, "this address does not take this method");
+            let mut response = problem.into_response();
+            *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+            response
+        })
+        .fallback(|| async { PageProblem::new(RefusalKind::Address, "there is nothing at this address") })
+        .layer(from_fn_with_state(page.clone(), every_request))
+        .with_state(page.clone())
+}
+
+/// Refuses requests that are not meant for this page; counts everything that is refused.
+async fn every_request(State(page): State<Arc<Page>>, request: Request, next: Next) -> Response {
+    let mut response = if !page.hosts.accepts(request.headers(), request.uri()) {
+        let words = "this page is not served under this name: use an address of loopback, or a name that was configured";
+        PageProblem::new(RefusalKind::Host, words).into_response()
+    } else if has_body(request.headers()) {
+        PageProblem::new(RefusalKind::Body, "no address of this page takes a body").into_response()
+    } else {
+        next.run(request).await
+    };
+    if let Some(kind) = response.extensions().get::<RefusalKind>() {
+        page.refused.add(*kind);
+    }
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn has_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRANSFER_ENCODING) || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0")
+}
+
+/// Lets only those pass who may read.
+async fn only_readers(
+    State(page): State<Arc<Page>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, PageProblem> {
+    own_page(request.headers())?;
+    page.access.admits(request.headers(), page.history.now())?;
+    in_time(&page)?;
+    Ok(next.run(request).await)
+}
+
+async fn open_session(State(page): State<Arc<Page>>, headers: HeaderMap) -> Result<Response, PageProblem> {
+    own_page(&headers)?;
+    in_time(&page)?;
+    let cookie = page.access.open_session(&headers, page.history.now())?;
+    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
+}
+
+fn own_page(headers: &HeaderMap) -> Result<(), PageProblem> {
+    if is_same_origin(headers) {
+        return Ok(());
+    }
+    Err(PageProblem::new(RefusalKind::Origin, "another page may not ask this one"))
+}
+
+fn in_time(page: &Page) -> Result<(), PageProblem> {
+    if page.budget.take(Instant::now()) {
+        return Ok(());
+    }
+    Err(PageProblem::new(RefusalKind::Rate, "too many requests in a second: try again in a second"))
+}
+
+/// Waits for a turn, and makes a document in a thread that may block.
+async fn answer(page: Arc<Page>, kind: DocumentKind, query: Option<&str>) -> Result<Response, PageProblem> {
+    let parameters = Parameters::parse(query)?;
+    let busy =
+        || PageProblem::new(RefusalKind::Busy, "too many answers are being made: try again in a second");
+    let place = page.places.clone().try_acquire_owned().map_err(|_| busy())?;
+    let patience = page.limits.answer_time;
+    let work = async {
+        let turn = page.turns.clone().acquire_owned().await.map_err(|_| busy())?;
+        let page = page.clone();
+        let made = spawn_blocking(move || {
+            // Held until the history is read no more, even if nobody waits for the answer any longer.
+            let _held = [place, turn];
+            make(&page, kind, parameters)
+        });
+        made.await.map_err(|error| PageProblem::failed(&error))?
+    };
+    let body = timeout(patience, work).await.map_err(|_| late())??;
+    Ok(([(CONTENT_TYPE, kind.media_type())], body).into_response())
+}
