@@ -18,16 +18,18 @@ use crate::exit::OK;
 use crate::ftdc::FtdcCommand;
 use crate::history::StoreArgs;
 use crate::io::IoCommand;
+use crate::open::OpenArgs;
 use crate::profiler::args::ProfilerCommand;
 use crate::queries::QueriesArgs;
+use crate::serve::ServeArgs;
 use crate::stacks::StacksArgs;
 use crate::stacks::args::StacksCommand;
 use crate::timeline::TimelineArgs;
 use crate::what_changed::WhatChangedArgs;
 use crate::why::WhyArgs;
 use crate::{
-    args::config, args::manual, disk, doctor, ftdc, incident, io, profiler, queries, screen, stacks,
-    timeline, what_changed, why,
+    args::config, args::manual, disk, doctor, ftdc, incident, io, open, profiler, queries, screen, serve,
+    stacks, timeline, what_changed, why,
 };
 
 /// Why is MongoDB slow? From the wire down to the disk.
@@ -60,6 +62,7 @@ Examples:
   sudo mongosonar ftdc report /var/lib/mongodb  what the server recorded: what is wrong, since when
   sudo mongosonar agent                    collect all of that all the time, and keep it
   mongosonar what-changed --at 14:05       what changed then, from the history of the agent
+  sudo mongosonar serve                    the same history for a browser and for programs
   mongosonar doctor                        what works here, and how to fix what does not";
 
 #[derive(Subcommand, Debug)]
@@ -106,6 +109,12 @@ enum Command {
     /// Collect all the time, or from files of an incident, and keep it: queries, logs, internals, the machine, files
     #[command(after_help = agent::EXAMPLES)]
     Agent(Box<AgentArgs>),
+    /// Serve the history of an agent on this machine: as a page for a browser, as JSON for programs
+    #[command(after_help = serve::args::EXAMPLES)]
+    Serve(ServeArgs),
+    /// Print a link that opens the page of `serve` once, or make its token new
+    #[command(after_help = open::EXAMPLES)]
+    Open(OpenArgs),
     /// Check what works on this machine, and say how to fix what does not
     #[command(after_help = "Examples:\n  mongosonar doctor\n  mongosonar doctor --json")]
     Doctor(DoctorArgs),
@@ -173,6 +182,8 @@ pub fn run() -> Result<ExitCode> {
         Command::Stacks(args) => stacks::run(&args)?,
         Command::Ftdc(command) => ftdc::run(&command)?,
         Command::Agent(args) => agent::run(&args, cli.config.as_deref())?,
+        Command::Serve(args) => serve::run(&args)?,
+        Command::Open(args) => open::run(&args)?,
         Command::Doctor(args) => doctor::run(&args, cli.config.as_deref())?,
         Command::Completions { shell } => {
             manual::completions(&mut program(), shell)?;
@@ -235,6 +246,8 @@ fn reading(command: &Command) -> Option<FileReading<'_>> {
         Command::Ftdc(command) => Some(command.reading()),
         Command::Why(_)
         | Command::Agent(_)
+        | Command::Serve(_)
+        | Command::Open(_)
         | Command::Doctor(_)
         | Command::Completions { .. }
         | Command::Man { .. } => None,

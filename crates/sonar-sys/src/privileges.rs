@@ -23,8 +23,8 @@ use rustix::thread::{
 mod calls;
 
 use self::calls::{
-    ATTACHING, ATTRIBUTES, CHANGES, CONNECTING, Call, DECODING, ESCALATION, MESSAGES, NEW_FILES, OPENING,
-    SERVING, SOCKETS, Test,
+    ACCEPTING, ATTACHING, ATTRIBUTES, CHANGES, CONNECTING, Call, DECODING, ESCALATION, LISTENING, MESSAGES,
+    NEW_FILES, OPENING, SOCKETS, Test,
 };
 use crate::classic_bpf::{Arithmetic, BpfAssembler, Condition, Instruction, JumpLabel, Operand, Width};
 use crate::sys_process::{self, Ruleset};
@@ -60,6 +60,8 @@ pub enum Duty {
     Client,
     /// It lists the interfaces of this host and opens sockets for packets, and connects to nobody.
     Capturing,
+    /// It takes connections at a socket that listens, and answers; it opens no socket. It reads files and changes none.
+    Serving,
     /// It reads, writes, creates and removes files, changes no attributes of them, and opens no socket.
     Writing,
     /// Like [`Duty::Writing`], and it passes no descriptors on.
@@ -83,6 +85,7 @@ impl Duty {
         match self {
             Self::Client | Self::Writing | Self::Storing => false,
             Self::Capturing
+            | Self::Serving
             | Self::Reading
             | Self::Observing
             | Self::Attaching
@@ -382,14 +385,25 @@ pub fn limit_files(read: &[&Path], write: &[&Path]) -> io::Result<()> {
 /// The kernel has no seccomp filters or refuses this one.
 pub fn confine(duty: Duty) -> io::Result<()> {
     let program = match duty {
-        Duty::Client => refuse(&[ESCALATION, ATTACHING, SERVING, CHANGES, ATTRIBUTES]),
-        Duty::Capturing => refuse(&[ESCALATION, ATTACHING, SERVING, CONNECTING, CHANGES, ATTRIBUTES]),
-        Duty::Writing => refuse(&[ESCALATION, ATTACHING, SOCKETS, NEW_FILES, ATTRIBUTES]),
-        Duty::Storing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES, NEW_FILES, ATTRIBUTES]),
-        Duty::Reading => refuse(&[ESCALATION, ATTACHING, SOCKETS, CHANGES, ATTRIBUTES]),
-        Duty::Observing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES, CHANGES, ATTRIBUTES]),
-        Duty::Attaching => refuse(&[ESCALATION, SOCKETS, CHANGES, ATTRIBUTES]),
-        Duty::Showing => refuse(&[ESCALATION, ATTACHING, SOCKETS, MESSAGES, CHANGES, ATTRIBUTES, OPENING]),
+        Duty::Client => refuse(&[ESCALATION, ATTACHING, LISTENING, ACCEPTING, CHANGES, ATTRIBUTES]),
+        Duty::Capturing => {
+            refuse(&[ESCALATION, ATTACHING, LISTENING, ACCEPTING, CONNECTING, CHANGES, ATTRIBUTES])
+        }
+        Duty::Serving => refuse(&[ESCALATION, ATTACHING, SOCKETS, LISTENING, MESSAGES, CHANGES, ATTRIBUTES]),
+        Duty::Writing => {
+            refuse(&[ESCALATION, ATTACHING, SOCKETS, LISTENING, ACCEPTING, NEW_FILES, ATTRIBUTES])
+        }
+        Duty::Storing => {
+            refuse(&[ESCALATION, ATTACHING, SOCKETS, LISTENING, ACCEPTING, MESSAGES, NEW_FILES, ATTRIBUTES])
+        }
+        Duty::Reading => refuse(&[ESCALATION, ATTACHING, SOCKETS, LISTENING, ACCEPTING, CHANGES, ATTRIBUTES]),
+        Duty::Observing => {
+            refuse(&[ESCALATION, ATTACHING, SOCKETS, LISTENING, ACCEPTING, MESSAGES, CHANGES, ATTRIBUTES])
+        }
+        Duty::Attaching => refuse(&[ESCALATION, SOCKETS, LISTENING, ACCEPTING, CHANGES, ATTRIBUTES]),
+        Duty::Showing => refuse(&[
+            ESCALATION, ATTACHING, SOCKETS, LISTENING, ACCEPTING, MESSAGES, CHANGES, ATTRIBUTES, OPENING,
+        ]),
         Duty::Decoding => allow_only(DECODING),
     };
     sys_process::filter_calls(&program?)

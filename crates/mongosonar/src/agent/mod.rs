@@ -30,6 +30,7 @@ use sonar_view::agent::{AgentStatus, AgentSummary};
 use sonar_view::kit::{Nanos, Zone, plural};
 
 pub use self::args::{AgentArgs, EXAMPLES};
+pub use self::live::recent_status;
 use self::live::LivePlan;
 use self::replay::ReplayPlan;
 use self::settings::AgentSettings;

@@ -282,6 +282,15 @@ pub fn drop_privileges_but_files(folders: &[&Path]) {
     }
 }
 
+/// Drops all privileges but those to read files below `folder`, whoever owns them, and to answer at a socket that listens,
+/// for this thread and those it starts.
+pub fn drop_privileges_but_serving(folder: &Path) {
+    let keep = [capability::DAC_READ_SEARCH];
+    for (what, error) in privileges::drop_privileges(Duty::Serving, FileAccess::Below(&[folder]), &keep) {
+        lacking(what, &error);
+    }
+}
+
 /// Restricts a thread that decodes foreign input to the few system calls that it needs.
 pub fn confine_decoder() {
     if let Err(error) = privileges::confine(Duty::Decoding) {

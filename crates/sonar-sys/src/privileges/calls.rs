@@ -215,9 +215,6 @@ pub(super) const SOCKETS: &[Call] = &[
     (libc::SYS_socket, NEVER),
     (libc::SYS_connect, NEVER),
     (libc::SYS_bind, NEVER),
-    (libc::SYS_listen, NEVER),
-    (libc::SYS_accept, NEVER),
-    (libc::SYS_accept4, NEVER),
 ];
 
 /// Sockets of other kinds than those for packets and for the list of interfaces, and their connections.
@@ -233,9 +230,11 @@ pub(super) const MESSAGES: &[Call] = &[(libc::SYS_sendmsg, NEVER)];
 
 const WRITING: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
 
-/// Waiting for others to connect.
-pub(super) const SERVING: &[Call] =
-    &[(libc::SYS_listen, NEVER), (libc::SYS_accept, NEVER), (libc::SYS_accept4, NEVER)];
+/// Letting others connect.
+pub(super) const LISTENING: &[Call] = &[(libc::SYS_listen, NEVER)];
+
+/// Taking their connections.
+pub(super) const ACCEPTING: &[Call] = &[(libc::SYS_accept, NEVER), (libc::SYS_accept4, NEVER)];
 
 /// Calls that change the contents of files, and folders, by name.
 pub(super) const CHANGES: &[Call] = &[

@@ -1,5 +1,5 @@
-use std::io::Write;
-use std::net::{TcpListener, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
@@ -90,9 +90,10 @@ fn root_of_a_user_namespace_without_nobody_lacks_it() {
 }
 
 /// Every duty but the one that is left with a few calls.
-const NOT_DECODING: [Duty; 8] = [
+const NOT_DECODING: [Duty; 9] = [
     Duty::Client,
     Duty::Capturing,
+    Duty::Serving,
     Duty::Writing,
     Duty::Storing,
     Duty::Reading,
@@ -123,6 +124,7 @@ fn each_duty_can_do_what_it_is_for() {
     assert_eq!(after(confined_to(Duty::Observing)), Able { read: true, ..none });
     assert_eq!(after(confined_to(Duty::Attaching)), Able { read: true, ..none });
     assert_eq!(after(confined_to(Duty::Client)), Able { read: true, socket: true, ..none });
+    assert_eq!(after(confined_to(Duty::Serving)), Able { read: true, ..none });
     let writing = Able { read: true, write: true, ..none };
     assert_eq!(after(confined_to(Duty::Writing)), writing);
     assert_eq!(after(confined_to(Duty::Storing)), writing);
@@ -264,13 +266,20 @@ fn sockets_that_are_open_or_made_in_pairs_lead_nowhere() {
         (libc::SYS_socketpair, [libc::AF_TIPC as _, libc::SOCK_STREAM as _]),
         (libc::SYS_sendmmsg, [-1, 0]),
     ];
-    let without_sockets =
-        [Duty::Writing, Duty::Storing, Duty::Reading, Duty::Observing, Duty::Attaching, Duty::Showing];
+    let without_sockets = [
+        Duty::Serving,
+        Duty::Writing,
+        Duty::Storing,
+        Duty::Reading,
+        Duty::Observing,
+        Duty::Attaching,
+        Duty::Showing,
+    ];
     for duty in without_sockets {
         let refused = errors_after(confined_to(duty), PAIRS);
         assert_eq!(refused, [Some(libc::EPERM); 4], "{duty:?}");
         let messages = errors_after(confined_to(duty), &[(libc::SYS_sendmsg, [-1, 0])]);
-        let passes_on = !matches!(duty, Duty::Storing | Duty::Observing | Duty::Showing);
+        let passes_on = !matches!(duty, Duty::Serving | Duty::Storing | Duty::Observing | Duty::Showing);
         assert_eq!(messages, [Some(if passes_on { libc::EBADF } else { libc::EPERM })], "{duty:?}");
         let path = std::env::temp_dir().join(format!("sonar-sys-datagram-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
@@ -289,6 +298,34 @@ fn sockets_that_are_open_or_made_in_pairs_lead_nowhere() {
         drop(receiver);
         std::fs::remove_file(&path).unwrap();
     }
+}
+
+#[test]
+fn connections_are_taken_only_by_what_serves_and_only_at_sockets_that_listen() {
+    const ACCEPTING: &[(libc::c_long, [libc::c_long; 2])] =
+        &[(libc::SYS_accept, [-1, 0]), (libc::SYS_accept4, [-1, 0])];
+    for duty in NOT_DECODING {
+        let error = if duty == Duty::Serving { libc::EBADF } else { libc::EPERM };
+        assert_eq!(errors_after(confined_to(duty), ACCEPTING), [Some(error); 2], "{duty:?}");
+        let listening = errors_after(confined_to(duty), &[(libc::SYS_listen, [-1, 0])]);
+        assert_eq!(listening, [Some(libc::EPERM)], "{duty:?}");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"question").unwrap();
+    let answered = thread::spawn(move || {
+        confined_to(Duty::Serving)();
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut question = [0; 8];
+        stream.read_exact(&mut question).unwrap();
+        stream.write_all(b"answer").unwrap();
+        (question, TcpStream::connect(address).map(drop).map_err(|error| error.raw_os_error()))
+    });
+    assert_eq!(answered.join().unwrap(), (*b"question", Err(Some(libc::EPERM))));
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, b"answer");
 }
 
 #[test]

@@ -116,6 +116,14 @@ pub fn status(folder: &Path) -> Result<Option<AgentStatus>> {
     status_file::read(folder)
 }
 
+/// The same for whoever cannot look at processes; `None` also if the agent has not written it for a minute.
+///
+/// # Errors
+/// The status cannot be read.
+pub fn recent_status(folder: &Path, now: Timestamp) -> Result<Option<AgentStatus>> {
+    status_file::read_recent(folder, now)
+}
+
 /// Collects until it is stopped; gives what was stored.
 ///
 /// # Errors

@@ -1,0 +1,77 @@
+//! The arguments of `mongosonar serve`, and those that `mongosonar open` has too.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use clap::Args;
+
+use crate::history::StoreArgs;
+
+/// Examples for the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  sudo mongosonar serve                       the agent's history; `sudo mongosonar open` prints a link
+  mongosonar serve --store ./copy             a copy of a history, from another host
+  mongosonar serve --listen 127.0.0.1:9000    at another port
+  mongosonar serve --allow-host db1.example   behind a reverse proxy that serves it under this name";
+
+/// The address of a page: no program that comes with MongoDB uses this port.
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8_517);
+
+/// The arguments of `serve`.
+#[derive(Args, Debug, Clone)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub page: PageArgs,
+    /// Answer requests that name this host too, as those that a reverse proxy passes on; repeat it for several
+    #[arg(long, value_name = "HOST")]
+    pub allow_host: Vec<String>,
+}
+
+/// Which page.
+#[derive(Args, Debug, Clone)]
+pub struct PageArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Address of the page, on this machine only [default: 127.0.0.1:8517]
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+    pub listen: Option<SocketAddr>,
+}
+
+impl PageArgs {
+    /// The address of the page.
+    pub fn address(&self) -> SocketAddr {
+        self.listen.unwrap_or(DEFAULT_ADDRESS)
+    }
+}
+
+/// Reads an address of loopback with a port.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not an address with a port: write one like 127.0.0.1:8517"))?;
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "{text} can be reached from other machines, which would see the page in plain text: write an address like \
+             127.0.0.1:8517, and reach it by `ssh -L 8517:127.0.0.1:8517` or through a reverse proxy with TLS"
+        ));
+    }
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_served_on_loopback_only() {
+        for own in ["127.0.0.1:8517", "127.0.0.2:0", "[::1]:1"] {
+            assert_eq!(parse_address(own).unwrap().to_string(), own);
+        }
+        for foreign in ["0.0.0.0:8517", "[::]:8517", "10.0.0.1:80"] {
+            assert!(parse_address(foreign).unwrap_err().contains("other machines"), "{foreign}");
+        }
+        for wrong in ["", "8517", "localhost:8517", "127.0.0.1"] {
+            assert!(parse_address(wrong).unwrap_err().contains("like 127.0.0.1:8517"), "{wrong}");
+        }
+    }
+}

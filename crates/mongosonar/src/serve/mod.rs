@@ -1,0 +1,114 @@
+//! `mongosonar serve`: the history of an agent as a page, and as JSON for programs.
+
+pub mod args;
+pub mod token_file;
+
+use std::io::{self, IsTerminal};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use sonar_core::{HistoryReader, Timestamp};
+use sonar_serve::{Access, AccessToken, AllowedHosts, Page, PageHistory, PageLimits, PageProblem};
+use sonar_store::SqliteHistory;
+use sonar_view::agent::AgentStatus;
+
+pub use self::args::ServeArgs;
+use crate::agent;
+use crate::args::when;
+use crate::confinement::privileges;
+use crate::confinement::start_order::{self, StartStep, start_thread};
+use crate::exit::{self, OK};
+use crate::history::StoredHistory;
+use crate::stop::{self, StopBehavior};
+
+/// How often the token is read again: after a new one was made, sessions of the one before last no longer than that.
+const READ_TOKEN_EVERY: Duration = Duration::from_millis(500);
+
+/// Runs the command; returns the exit code.
+pub fn run(args: &ServeArgs) -> Result<u8> {
+    let folder = args.page.store.folder();
+    // If there is none, that is said here.
+    StoredHistory::open(&args.page.store)?;
+    let token = token_file::obtain(folder)?;
+    start_order::take(StartStep::Opened);
+    let address = args.page.address();
+    let listener = TcpListener::bind(address).with_context(|| format!("cannot serve at {address}"))?;
+    let address = listener.local_addr().context("cannot serve")?;
+    SqliteHistory::prepare_reading(folder);
+    let stop = stop::listen_confined(StopBehavior::Prompt, || {
+        start_order::drop_privileges(true, || privileges::drop_privileges_but_serving(folder));
+    })?;
+    let page = Arc::new(Page::new(
+        Box::new(ServedStore { folder: folder.to_owned(), name: folder.display().to_string() }),
+        Access::new(token.clone(), when::now()),
+        AllowedHosts::new(args.allow_host.clone()),
+        PageLimits::default(),
+    ));
+    eprintln!("mongosonar: serving the history in {} at http://{address}/", folder.display());
+    if io::stdout().is_terminal() {
+        println!("{}", link(address, &token)?);
+    } else {
+        eprintln!("mongosonar: `mongosonar open` prints a link that opens it");
+    }
+    let (served, flag) = (page.clone(), stop.flag().clone());
+    let thread =
+        start_thread(StartStep::Thread, "page", move || sonar_serve::serve(listener, &served, &flag))?;
+    follow_token(&page, folder, || thread.is_finished());
+    thread
+        .join()
+        .map_err(|_| anyhow!("the thread that serves the page has failed"))?
+        .context("cannot serve")?;
+    Ok(OK)
+}
+
+/// The address that opens a page once.
+///
+/// # Errors
+/// This system has no random bytes.
+pub fn link(address: SocketAddr, token: &AccessToken) -> Result<String> {
+    Ok(format!("http://{address}/#{}", token.link_code(when::now())?))
+}
+
+/// Gives a page each new token, until it has ended. Where none can be read, nobody may ask.
+fn follow_token(page: &Page, folder: &Path, has_ended: impl Fn() -> bool) {
+    let mut is_known = true;
+    while !has_ended() {
+        let read = token_file::read(folder);
+        if let Err(error) = &read
+            && is_known
+        {
+            eprintln!("mongosonar: nobody may read the page: {}", exit::message(error));
+        }
+        is_known = read.is_ok();
+        page.access().replace(read.ok().flatten());
+        std::thread::sleep(READ_TOKEN_EVERY);
+    }
+}
+
+/// The history in a folder, for a thread that may read nothing else.
+struct ServedStore {
+    folder: PathBuf,
+    name: String,
+}
+
+impl PageHistory for ServedStore {
+    fn open(&self) -> Result<Box<dyn HistoryReader>, PageProblem> {
+        let store = SqliteHistory::open(&self.folder).map_err(|error| PageProblem::failed(&error))?;
+        Ok(Box::new(store))
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn now(&self) -> Timestamp {
+        when::now()
+    }
+
+    fn agent(&self) -> Result<Option<AgentStatus>, String> {
+        agent::recent_status(&self.folder, self.now()).map_err(|error| exit::message(&error))
+    }
+}
