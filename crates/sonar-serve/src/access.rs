@@ -8,7 +8,7 @@ use axum::http::header::{AUTHORIZATION, COOKIE};
 use sonar_core::Timestamp;
 use sonar_core::time::NS_PER_S;
 
-use crate::token::{AccessToken, Credential, LINK_LIFETIME_NS, Purpose, SESSION_LIFETIME_NS};
+use crate::token::{AccessToken, Credential, CredentialPurpose, LINK_LIFETIME_NS, SESSION_LIFETIME_NS};
 
 /// The most links that are remembered because they were used. Only who has the token can make more.
 const MAX_USED: usize = 1_024;
@@ -52,14 +52,14 @@ impl AccessDenied {
 
 /// Decides who may ask.
 #[derive(Debug)]
-pub struct Access {
+pub struct PageAccess {
     token: RwLock<Option<AccessToken>>,
     /// Links of earlier runs do not count: nobody knows any more which were used.
     started: Timestamp,
     used: Mutex<BTreeMap<[u8; 16], Timestamp>>,
 }
 
-impl Access {
+impl PageAccess {
     /// With this token, for a program that started at this time.
     pub fn new(token: AccessToken, started: Timestamp) -> Self {
         Self { token: RwLock::new(Some(token)), started, used: Mutex::default() }
@@ -87,8 +87,8 @@ impl Access {
         let name = token.cookie_name();
         let mut denied = AccessDenied::Nothing;
         for presented in cookies(headers, &name) {
-            match Credential::verify(presented, Purpose::Session, &token) {
-                Some(session) if session.is_fresh(Purpose::Session, now) => return Ok(()),
+            match Credential::verify(presented, CredentialPurpose::Session, &token) {
+                Some(session) if session.is_fresh(CredentialPurpose::Session, now) => return Ok(()),
                 Some(_) => denied = AccessDenied::Old,
                 None => denied = AccessDenied::Wrong,
             }
@@ -103,13 +103,13 @@ impl Access {
     pub fn open_session(&self, headers: &HeaderMap, now: Timestamp) -> Result<String, AccessDenied> {
         let token = self.token()?;
         let code = bearer(headers).ok_or(AccessDenied::Nothing)?;
-        let link = Credential::verify(code, Purpose::Link, &token).ok_or(AccessDenied::Wrong)?;
-        if !link.is_fresh(Purpose::Link, now) || link.issued < self.started {
+        let link = Credential::verify(code, CredentialPurpose::Link, &token).ok_or(AccessDenied::Wrong)?;
+        if !link.is_fresh(CredentialPurpose::Link, now) || link.issued < self.started {
             return Err(AccessDenied::Old);
         }
         self.use_up(&link, now)?;
         let session = Credential::new(now).map_err(|_| AccessDenied::NoRandomBytes)?;
-        let session = session.signed(Purpose::Session, &token);
+        let session = session.signed(CredentialPurpose::Session, &token);
         let (name, age) = (token.cookie_name(), SESSION_LIFETIME_NS / NS_PER_S);
         Ok(format!("{name}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}"))
     }
@@ -163,9 +163,9 @@ mod tests {
         with(COOKIE, &format!("theme=dark; {}", set_cookie.split_once(';').unwrap().0))
     }
 
-    fn access() -> (Access, AccessToken) {
+    fn access() -> (PageAccess, AccessToken) {
         let token = AccessToken::random().unwrap();
-        (Access::new(token.clone(), at(0)), token)
+        (PageAccess::new(token.clone(), at(0)), token)
     }
 
     #[test]

@@ -17,8 +17,8 @@ use sonar_view::past::{ComparedTime, HistoryView, PastError, timeline};
 use sonar_view::queries::json::{ObjectKind, report};
 use sonar_view::queries::{Column, Grouping, PacketOrigin, PastWindow, Selection, Sort, WindowReport};
 
-use crate::limits::RefusalKind;
-use crate::page::Page;
+use crate::limits::PageRefusal;
+use crate::page::ServedPage;
 use crate::parameters::Parameters;
 use crate::problem::{PageProblem, SCHEMA};
 use crate::reading::{BoundedReader, ReadingStopped};
@@ -73,7 +73,11 @@ impl DocumentKind {
 ///
 /// # Errors
 /// The parameters are wrong, or ask for too much; or the history cannot be read.
-pub(crate) fn make(page: &Page, kind: DocumentKind, parameters: Parameters) -> Result<Vec<u8>, PageProblem> {
+pub(crate) fn make(
+    page: &ServedPage,
+    kind: DocumentKind,
+    parameters: Parameters,
+) -> Result<Vec<u8>, PageProblem> {
     let until = Instant::now() + page.limits.answer_time;
     let reader = page.history.open()?;
     let reader = BoundedReader::new(&*reader, page.limits.windows, until)
@@ -89,13 +93,13 @@ pub(crate) fn make(page: &Page, kind: DocumentKind, parameters: Parameters) -> R
     };
     match reader.stopped() {
         Some(ReadingStopped::TooMuch) => Err(PageProblem::new(
-            RefusalKind::TooMuch,
+            PageRefusal::TooMuch,
             "the answer would read too much of the history: choose from and to closer together",
         )
         .of_parameter("from")),
         Some(ReadingStopped::Late) => Err(late()),
         None if out.is_full => Err(PageProblem::new(
-            RefusalKind::TooMuch,
+            PageRefusal::TooMuch,
             "the answer is too long: choose from and to closer together, or a smaller limit",
         )),
         None => written.map(|()| out.bytes),
@@ -105,7 +109,7 @@ pub(crate) fn make(page: &Page, kind: DocumentKind, parameters: Parameters) -> R
 /// That an answer took too long.
 pub(crate) fn late() -> PageProblem {
     PageProblem::new(
-        RefusalKind::Late,
+        PageRefusal::Late,
         "the answer took too long: choose from and to closer together, or try again later",
     )
 }
@@ -155,7 +159,7 @@ struct PageStatusJson<'a> {
 
 /// What a document is made of.
 struct AskedDocument<'a> {
-    page: &'a Page,
+    page: &'a ServedPage,
     reader: &'a BoundedReader<'a>,
     now: Timestamp,
 }
@@ -194,7 +198,7 @@ impl<'a> AskedDocument<'a> {
             Ok(agent) => (agent, None),
             Err(why) => (None, Some(why)),
         };
-        let refused = RefusalKind::ALL.map(|kind| (kind.name(), self.page.refused.get(kind)));
+        let refused = PageRefusal::ALL.map(|kind| (kind.name(), self.page.refused.get(kind)));
         let status = PageStatusJson {
             schema: SCHEMA,
             kind: "page_status",
@@ -249,7 +253,7 @@ impl<'a> AskedDocument<'a> {
             let words = format!(
                 "there would be more than {MAX_INTERVALS} intervals: choose a larger width, or from and to closer together"
             );
-            return Err(PageProblem::new(RefusalKind::TooMuch, words).of_parameter("width"));
+            return Err(PageProblem::new(PageRefusal::TooMuch, words).of_parameter("width"));
         }
         let (mut seen, mut result) = (Coverage::default(), Ok(()));
         intervals(&history, span, width, &mut |PastWindow { window, servers }| {

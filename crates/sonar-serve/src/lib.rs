@@ -26,10 +26,10 @@ mod router;
 mod server;
 mod token;
 
-pub use access::{Access, AccessDenied};
+pub use access::{AccessDenied, PageAccess};
 pub use hosts::AllowedHosts;
-pub use limits::{PageLimits, RefusalCounts, RefusalKind, RequestRate};
-pub use page::{Page, PageHistory};
+pub use limits::{PageLimits, PageRefusal, RefusalCounts, RequestRate};
+pub use page::{PageHistory, ServedPage};
 pub use problem::PageProblem;
 pub use router::router;
 pub use server::serve;

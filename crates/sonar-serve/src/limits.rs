@@ -98,7 +98,7 @@ impl RequestBudget {
 
 /// Why something was refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum RefusalKind {
+pub enum PageRefusal {
     /// The request names another host.
     Host,
     /// It comes from another page.
@@ -129,7 +129,7 @@ pub enum RefusalKind {
     Slow,
 }
 
-impl RefusalKind {
+impl PageRefusal {
     /// All of them.
     pub const ALL: [Self; 14] = [
         Self::Host,
@@ -171,15 +171,15 @@ impl RefusalKind {
 
 /// How often each kind was refused.
 #[derive(Debug, Default)]
-pub struct RefusalCounts([AtomicU64; RefusalKind::ALL.len()]);
+pub struct RefusalCounts([AtomicU64; PageRefusal::ALL.len()]);
 
 impl RefusalCounts {
-    pub(crate) fn add(&self, kind: RefusalKind) {
+    pub(crate) fn add(&self, kind: PageRefusal) {
         self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Since the start.
-    pub fn get(&self, kind: RefusalKind) -> u64 {
+    pub fn get(&self, kind: PageRefusal) -> u64 {
         self.0[kind as usize].load(Ordering::Relaxed)
     }
 }
@@ -205,11 +205,11 @@ mod tests {
     #[test]
     fn each_kind_is_counted_by_itself() {
         let counts = RefusalCounts::default();
-        for (at, kind) in RefusalKind::ALL.into_iter().enumerate() {
+        for (at, kind) in PageRefusal::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, at);
             (0..=at).for_each(|_| counts.add(kind));
         }
-        let all = RefusalKind::ALL.map(|kind| counts.get(kind));
+        let all = PageRefusal::ALL.map(|kind| counts.get(kind));
         assert!(all.iter().zip(1..).all(|(count, expected)| *count == expected), "{all:?}");
     }
 }

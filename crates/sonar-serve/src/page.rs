@@ -7,7 +7,7 @@ use sonar_core::{HistoryReader, Timestamp};
 use sonar_view::agent::AgentStatus;
 use tokio::sync::Semaphore;
 
-use crate::access::Access;
+use crate::access::PageAccess;
 use crate::hosts::AllowedHosts;
 use crate::limits::{PageLimits, RefusalCounts, RequestBudget};
 use crate::problem::PageProblem;
@@ -34,9 +34,9 @@ pub trait PageHistory: Send + Sync {
 }
 
 /// A page that is served.
-pub struct Page {
+pub struct ServedPage {
     pub(crate) history: Box<dyn PageHistory>,
-    pub(crate) access: Access,
+    pub(crate) access: PageAccess,
     pub(crate) hosts: AllowedHosts,
     pub(crate) limits: PageLimits,
     pub(crate) refused: RefusalCounts,
@@ -47,11 +47,11 @@ pub struct Page {
     pub(crate) turns: Arc<Semaphore>,
 }
 
-impl Page {
+impl ServedPage {
     /// Shows a history to those who have access, under the names of `hosts`.
     pub fn new(
         history: Box<dyn PageHistory>,
-        access: Access,
+        access: PageAccess,
         hosts: AllowedHosts,
         limits: PageLimits,
     ) -> Self {
@@ -68,7 +68,7 @@ impl Page {
     }
 
     /// Who may ask.
-    pub const fn access(&self) -> &Access {
+    pub const fn access(&self) -> &PageAccess {
         &self.access
     }
 

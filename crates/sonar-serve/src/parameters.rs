@@ -9,7 +9,7 @@ use sonar_core::time::NS_PER_S;
 use sonar_view::kit::Zone;
 use sonar_view::past::HistoryView;
 
-use crate::limits::{PageLimits, RefusalKind};
+use crate::limits::{PageLimits, PageRefusal};
 use crate::problem::PageProblem;
 
 /// The most parameters of a request.
@@ -73,7 +73,7 @@ impl Parameters {
             }
             if all.len() == MAX_PARAMETERS {
                 let words = format!("there are more than {MAX_PARAMETERS} parameters");
-                return Err(PageProblem::new(RefusalKind::Question, words));
+                return Err(PageProblem::new(PageRefusal::Question, words));
             }
             all.push(Parameter { name: name.into_owned(), value: value.into_owned() });
         }
@@ -153,7 +153,7 @@ impl Parameters {
             let words = format!(
                 "{asked} days are too many for one answer: choose from and to at most {most} days apart"
             );
-            return Err(PageProblem::new(RefusalKind::TooMuch, words).of_parameter("from"));
+            return Err(PageProblem::new(PageRefusal::TooMuch, words).of_parameter("from"));
         }
         Ok(span)
     }

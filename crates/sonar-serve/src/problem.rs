@@ -7,7 +7,7 @@ use serde::Serialize;
 use sonar_view::past::PastError;
 
 use crate::access::AccessDenied;
-use crate::limits::RefusalKind;
+use crate::limits::PageRefusal;
 
 /// Version of the schema of all documents that only a page has.
 pub(crate) const SCHEMA: u32 = 1;
@@ -15,7 +15,7 @@ pub(crate) const SCHEMA: u32 = 1;
 /// Why a request is not answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PageProblem {
-    pub(crate) kind: RefusalKind,
+    pub(crate) kind: PageRefusal,
     words: String,
     parameter: Option<String>,
 }
@@ -32,7 +32,7 @@ struct ProblemJson<'a> {
 
 impl PageProblem {
     /// With a sentence that says what is wrong and what helps.
-    pub(crate) fn new(kind: RefusalKind, words: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: PageRefusal, words: impl Into<String>) -> Self {
         Self { kind, words: words.into(), parameter: None }
     }
 
@@ -43,7 +43,7 @@ impl PageProblem {
 
     /// That a parameter is wrong.
     pub(crate) fn wrong(name: &str, words: impl Into<String>) -> Self {
-        Self::new(RefusalKind::Question, words).of_parameter(name)
+        Self::new(PageRefusal::Question, words).of_parameter(name)
     }
 
     /// That the history cannot be read, or that the answer cannot be made, because of this.
@@ -57,29 +57,29 @@ impl PageProblem {
             }
             cause = one.source();
         }
-        Self::new(RefusalKind::Failed, words)
+        Self::new(PageRefusal::Failed, words)
     }
 
     const fn status(&self) -> StatusCode {
         match self.kind {
-            RefusalKind::Host => StatusCode::MISDIRECTED_REQUEST,
-            RefusalKind::Origin => StatusCode::FORBIDDEN,
-            RefusalKind::Access => StatusCode::UNAUTHORIZED,
-            RefusalKind::Address | RefusalKind::NothingStored => StatusCode::NOT_FOUND,
-            RefusalKind::Body => StatusCode::PAYLOAD_TOO_LARGE,
-            RefusalKind::Question | RefusalKind::TooMuch => StatusCode::BAD_REQUEST,
-            RefusalKind::Rate => StatusCode::TOO_MANY_REQUESTS,
-            RefusalKind::Busy | RefusalKind::Late | RefusalKind::Connections | RefusalKind::Slow => {
+            PageRefusal::Host => StatusCode::MISDIRECTED_REQUEST,
+            PageRefusal::Origin => StatusCode::FORBIDDEN,
+            PageRefusal::Access => StatusCode::UNAUTHORIZED,
+            PageRefusal::Address | PageRefusal::NothingStored => StatusCode::NOT_FOUND,
+            PageRefusal::Body => StatusCode::PAYLOAD_TOO_LARGE,
+            PageRefusal::Question | PageRefusal::TooMuch => StatusCode::BAD_REQUEST,
+            PageRefusal::Rate => StatusCode::TOO_MANY_REQUESTS,
+            PageRefusal::Busy | PageRefusal::Late | PageRefusal::Connections | PageRefusal::Slow => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            RefusalKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+            PageRefusal::Failed => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
 
 impl From<AccessDenied> for PageProblem {
     fn from(denied: AccessDenied) -> Self {
-        Self::new(RefusalKind::Access, denied.words())
+        Self::new(PageRefusal::Access, denied.words())
     }
 }
 
@@ -87,8 +87,8 @@ impl From<PastError> for PageProblem {
     fn from(error: PastError) -> Self {
         let kind = match &error {
             PastError::Unreadable { .. } | PastError::Unwritable(_) => return Self::failed(&error),
-            PastError::NothingStored(_) => RefusalKind::NothingStored,
-            PastError::WrongQuestion(_) | PastError::Incomparable(_) => RefusalKind::Question,
+            PastError::NothingStored(_) => PageRefusal::NothingStored,
+            PastError::WrongQuestion(_) | PastError::Incomparable(_) => PageRefusal::Question,
         };
         Self::new(kind, error.to_string())
     }
@@ -109,10 +109,10 @@ impl IntoResponse for PageProblem {
         let mut response = (self.status(), [(CONTENT_TYPE, "application/json")], body).into_response();
         let headers = response.headers_mut();
         match self.kind {
-            RefusalKind::Access => {
+            PageRefusal::Access => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            RefusalKind::Rate | RefusalKind::Busy => {
+            PageRefusal::Rate | PageRefusal::Busy => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
             }
             _ => {}

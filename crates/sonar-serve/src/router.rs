@@ -18,8 +18,8 @@ use tokio::time::timeout;
 
 use crate::documents::{DocumentKind, late, make};
 use crate::hosts::is_same_origin;
-use crate::limits::RefusalKind;
-use crate::page::Page;
+use crate::limits::PageRefusal;
+use crate::page::ServedPage;
 use crate::parameters::Parameters;
 use crate::problem::PageProblem;
 
@@ -63,10 +63,10 @@ const HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 /// The addresses of a page.
-pub fn router(page: &Arc<Page>) -> Router {
+pub fn router(page: &Arc<ServedPage>) -> Router {
     let mut router = Router::new();
     for kind in DocumentKind::ALL {
-        let answer = move |State(page): State<Arc<Page>>, RawQuery(query): RawQuery| async move {
+        let answer = move |State(page): State<Arc<ServedPage>>, RawQuery(query): RawQuery| async move {
             answer(page, kind, query.as_deref()).await
         };
         router = router.route(kind.path(), get(answer));
@@ -79,27 +79,27 @@ pub fn router(page: &Arc<Page>) -> Router {
     }
     router
         .method_not_allowed_fallback(|| async {
-            let problem = PageProblem::new(RefusalKind::Address, "this address does not take this method");
+            let problem = PageProblem::new(PageRefusal::Address, "this address does not take this method");
             let mut response = problem.into_response();
             *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
             response
         })
-        .fallback(|| async { PageProblem::new(RefusalKind::Address, "there is nothing at this address") })
+        .fallback(|| async { PageProblem::new(PageRefusal::Address, "there is nothing at this address") })
         .layer(from_fn_with_state(page.clone(), every_request))
         .with_state(page.clone())
 }
 
 /// Refuses requests that are not meant for this page; counts everything that is refused.
-async fn every_request(State(page): State<Arc<Page>>, request: Request, next: Next) -> Response {
+async fn every_request(State(page): State<Arc<ServedPage>>, request: Request, next: Next) -> Response {
     let mut response = if !page.hosts.accepts(request.headers(), request.uri()) {
         let words = "this page is not served under this name: use an address of loopback, or a name that was configured";
-        PageProblem::new(RefusalKind::Host, words).into_response()
+        PageProblem::new(PageRefusal::Host, words).into_response()
     } else if has_body(request.headers()) {
-        PageProblem::new(RefusalKind::Body, "no address of this page takes a body").into_response()
+        PageProblem::new(PageRefusal::Body, "no address of this page takes a body").into_response()
     } else {
         next.run(request).await
     };
-    if let Some(kind) = response.extensions().get::<RefusalKind>() {
+    if let Some(kind) = response.extensions().get::<PageRefusal>() {
         page.refused.add(*kind);
     }
     for (name, value) in HEADERS {
@@ -114,7 +114,7 @@ fn has_body(headers: &HeaderMap) -> bool {
 
 /// Lets only those pass who may read.
 async fn only_readers(
-    State(page): State<Arc<Page>>,
+    State(page): State<Arc<ServedPage>>,
     request: Request,
     next: Next,
 ) -> Result<Response, PageProblem> {
@@ -124,7 +124,10 @@ async fn only_readers(
     Ok(next.run(request).await)
 }
 
-async fn open_session(State(page): State<Arc<Page>>, headers: HeaderMap) -> Result<Response, PageProblem> {
+async fn open_session(
+    State(page): State<Arc<ServedPage>>,
+    headers: HeaderMap,
+) -> Result<Response, PageProblem> {
     own_page(&headers)?;
     in_time(&page)?;
     let cookie = page.access.open_session(&headers, page.history.now())?;
@@ -135,21 +138,25 @@ fn own_page(headers: &HeaderMap) -> Result<(), PageProblem> {
     if is_same_origin(headers) {
         return Ok(());
     }
-    Err(PageProblem::new(RefusalKind::Origin, "another page may not ask this one"))
+    Err(PageProblem::new(PageRefusal::Origin, "another page may not ask this one"))
 }
 
-fn in_time(page: &Page) -> Result<(), PageProblem> {
+fn in_time(page: &ServedPage) -> Result<(), PageProblem> {
     if page.budget.take(Instant::now()) {
         return Ok(());
     }
-    Err(PageProblem::new(RefusalKind::Rate, "too many requests in a second: try again in a second"))
+    Err(PageProblem::new(PageRefusal::Rate, "too many requests in a second: try again in a second"))
 }
 
 /// Waits for a turn, and makes a document in a thread that may block.
-async fn answer(page: Arc<Page>, kind: DocumentKind, query: Option<&str>) -> Result<Response, PageProblem> {
+async fn answer(
+    page: Arc<ServedPage>,
+    kind: DocumentKind,
+    query: Option<&str>,
+) -> Result<Response, PageProblem> {
     let parameters = Parameters::parse(query)?;
     let busy =
-        || PageProblem::new(RefusalKind::Busy, "too many answers are being made: try again in a second");
+        || PageProblem::new(PageRefusal::Busy, "too many answers are being made: try again in a second");
     let place = page.places.clone().try_acquire_owned().map_err(|_| busy())?;
     let patience = page.limits.answer_time;
     let work = async {

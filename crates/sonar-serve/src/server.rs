@@ -1,6 +1,6 @@
 //! Connections: how many there may be, and how long they may take.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::TcpListener;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::time::{Sleep, sleep};
 
-use crate::limits::RefusalKind;
-use crate::page::Page;
+use crate::limits::PageRefusal;
+use crate::page::ServedPage;
 use crate::router::router;
 
 /// How often it is looked whether to stop.
@@ -38,7 +38,7 @@ const TOO_MANY_CONNECTIONS: &[u8] =
 ///
 /// # Errors
 /// The socket cannot be used, or the runtime cannot be made.
-pub fn serve(listener: TcpListener, page: &Arc<Page>, stop: &AtomicBool) -> io::Result<()> {
+pub fn serve(listener: TcpListener, page: &Arc<ServedPage>, stop: &AtomicBool) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = Builder::new_current_thread()
         .enable_io()
@@ -51,7 +51,7 @@ pub fn serve(listener: TcpListener, page: &Arc<Page>, stop: &AtomicBool) -> io::
     result
 }
 
-async fn accept_all(listener: TcpListener, page: &Arc<Page>, stop: &AtomicBool) -> io::Result<()> {
+async fn accept_all(listener: TcpListener, page: &Arc<ServedPage>, stop: &AtomicBool) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let connections = Arc::new(Semaphore::new(page.limits.connections));
     let service = TowerToHyperService::new(router(page));
@@ -69,9 +69,9 @@ async fn accept_all(listener: TcpListener, page: &Arc<Page>, stop: &AtomicBool) 
             Ok(Ok((stream, _))) => stream,
         };
         let Ok(held) = connections.clone().try_acquire_owned() else {
-            page.refused.add(RefusalKind::Connections);
-            // Whoever does not read it right away is not waited for.
-            let _ = stream.try_write(TOO_MANY_CONNECTIONS);
+            page.refused.add(PageRefusal::Connections);
+            // Whoever does not take it right away is not waited for.
+            let _ = stream.into_std().and_then(|mut stream| stream.write(TOO_MANY_CONNECTIONS));
             continue;
         };
         // An answer is written at once.
@@ -84,7 +84,7 @@ async fn accept_all(listener: TcpListener, page: &Arc<Page>, stop: &AtomicBool) 
             let result = connection.await;
             // One that is idle ends in the same way.
             if result.is_err_and(|error| is_slow(&error)) && is_asking.load(Ordering::Relaxed) {
-                page.refused.add(RefusalKind::Slow);
+                page.refused.add(PageRefusal::Slow);
             }
             drop(held);
         });

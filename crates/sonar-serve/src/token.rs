@@ -55,7 +55,7 @@ impl AccessToken {
     /// # Errors
     /// The kernel has no random bytes.
     pub fn link_code(&self, now: Timestamp) -> Result<String, NoRandomBytes> {
-        Ok(Credential::new(now)?.signed(Purpose::Link, self))
+        Ok(Credential::new(now)?.signed(CredentialPurpose::Link, self))
     }
 
     /// Whether `presented` is this token. How long that takes does not depend on how much of it is right.
@@ -83,14 +83,14 @@ pub const SESSION_LIFETIME_NS: u64 = 86_400 * NS_PER_S;
 
 /// What a credential is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Purpose {
+pub(crate) enum CredentialPurpose {
     /// Opening a session, once.
     Link,
     /// Reading.
     Session,
 }
 
-impl Purpose {
+impl CredentialPurpose {
     const fn label(self) -> u8 {
         match self {
             Self::Link => b'l',
@@ -123,7 +123,7 @@ impl Credential {
     }
 
     /// As text, with its signature.
-    pub fn signed(&self, purpose: Purpose, token: &AccessToken) -> String {
+    pub fn signed(&self, purpose: CredentialPurpose, token: &AccessToken) -> String {
         let mut bytes = self.issued.unix_ns().to_be_bytes().to_vec();
         bytes.extend(self.number);
         let tag = hmac::sign(&token.key(), &message(purpose, &bytes));
@@ -132,7 +132,7 @@ impl Credential {
     }
 
     /// What was signed for this purpose; `None` if it was not, or not with this token.
-    pub fn verify(text: &str, purpose: Purpose, token: &AccessToken) -> Option<Self> {
+    pub fn verify(text: &str, purpose: CredentialPurpose, token: &AccessToken) -> Option<Self> {
         let bytes: [u8; BODY + TAG] = hex::decode(text)?;
         let (body, tag) = bytes.split_at(BODY);
         hmac::verify(&token.key(), &message(purpose, body), tag).ok()?;
@@ -142,12 +142,12 @@ impl Credential {
     }
 
     /// Whether it can still be used. One from the future is new: the clock was set back.
-    pub fn is_fresh(&self, purpose: Purpose, now: Timestamp) -> bool {
+    pub fn is_fresh(&self, purpose: CredentialPurpose, now: Timestamp) -> bool {
         now.since(self.issued) < purpose.lifetime_ns()
     }
 }
 
-fn message(purpose: Purpose, body: &[u8]) -> Vec<u8> {
+fn message(purpose: CredentialPurpose, body: &[u8]) -> Vec<u8> {
     [&[purpose.label()][..], body].concat()
 }
 
@@ -176,20 +176,20 @@ mod tests {
     fn what_is_signed_counts_for_its_purpose_its_token_and_its_time_only() {
         let [token, other] = [(); 2].map(|()| AccessToken::random().unwrap());
         let credential = Credential::new(now()).unwrap();
-        let text = credential.signed(Purpose::Link, &token);
-        assert_eq!(Credential::verify(&text, Purpose::Link, &token), Some(credential));
-        assert_eq!(Credential::verify(&text, Purpose::Session, &token), None);
-        assert_eq!(Credential::verify(&text, Purpose::Link, &other), None);
+        let text = credential.signed(CredentialPurpose::Link, &token);
+        assert_eq!(Credential::verify(&text, CredentialPurpose::Link, &token), Some(credential));
+        assert_eq!(Credential::verify(&text, CredentialPurpose::Session, &token), None);
+        assert_eq!(Credential::verify(&text, CredentialPurpose::Link, &other), None);
         for at in 0..text.len() {
             let digit = if text.as_bytes()[at] == b'0' { "1" } else { "0" };
             let changed = format!("{}{digit}{}", &text[..at], &text[at + 1..]);
-            assert_eq!(Credential::verify(&changed, Purpose::Link, &token), None, "digit {at}");
+            assert_eq!(Credential::verify(&changed, CredentialPurpose::Link, &token), None, "digit {at}");
         }
         let later = |ns| now().plus_ns(ns);
-        assert!(credential.is_fresh(Purpose::Link, later(LINK_LIFETIME_NS - 1)));
-        assert!(!credential.is_fresh(Purpose::Link, later(LINK_LIFETIME_NS)));
-        assert!(credential.is_fresh(Purpose::Session, later(LINK_LIFETIME_NS)));
-        assert!(!credential.is_fresh(Purpose::Session, later(SESSION_LIFETIME_NS)));
-        assert!(Credential::new(later(5)).unwrap().is_fresh(Purpose::Link, now()));
+        assert!(credential.is_fresh(CredentialPurpose::Link, later(LINK_LIFETIME_NS - 1)));
+        assert!(!credential.is_fresh(CredentialPurpose::Link, later(LINK_LIFETIME_NS)));
+        assert!(credential.is_fresh(CredentialPurpose::Session, later(LINK_LIFETIME_NS)));
+        assert!(!credential.is_fresh(CredentialPurpose::Session, later(SESSION_LIFETIME_NS)));
+        assert!(Credential::new(later(5)).unwrap().is_fresh(CredentialPurpose::Link, now()));
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use sonar_core::{HistoryReader, Timestamp};
-use sonar_serve::{Access, AccessToken, AllowedHosts, Page, PageHistory, PageLimits, PageProblem};
+use sonar_serve::{AccessToken, AllowedHosts, PageAccess, PageHistory, PageLimits, PageProblem, ServedPage};
 use sonar_store::SqliteHistory;
 use sonar_view::agent::AgentStatus;
 
@@ -41,9 +41,9 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     let stop = stop::listen_confined(StopBehavior::Prompt, || {
         start_order::drop_privileges(true, || privileges::drop_privileges_but_serving(folder));
     })?;
-    let page = Arc::new(Page::new(
+    let page = Arc::new(ServedPage::new(
         Box::new(ServedStore { folder: folder.to_owned(), name: folder.display().to_string() }),
-        Access::new(token.clone(), when::now()),
+        PageAccess::new(token.clone(), when::now()),
         AllowedHosts::new(args.allow_host.clone()),
         PageLimits::default(),
     ));
@@ -73,7 +73,7 @@ pub fn link(address: SocketAddr, token: &AccessToken) -> Result<String> {
 }
 
 /// Gives a page each new token, until it has ended. Where none can be read, nobody may ask.
-fn follow_token(page: &Page, folder: &Path, has_ended: impl Fn() -> bool) {
+fn follow_token(page: &ServedPage, folder: &Path, has_ended: impl Fn() -> bool) {
     let mut is_known = true;
     while !has_ended() {
         let read = token_file::read(folder);

@@ -1,0 +1,119 @@
+//! A page at a socket.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sonar_serve::{PageLimits, PageRefusal, serve};
+
+use crate::support::{MemoryHistory, TestPage};
+
+/// A page that is served until it is dropped.
+struct RunningPage {
+    test: TestPage,
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl RunningPage {
+    fn new(limits: PageLimits) -> Self {
+        let test = TestPage::new(MemoryHistory::hour(), limits);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let (page, flag) = (test.page.clone(), stop.clone());
+        let thread = Some(std::thread::spawn(move || serve(listener, &page, &flag)));
+        Self { test, address, stop, thread }
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).unwrap()
+    }
+
+    /// A request with the token.
+    fn request(&self, path: &str, more: &str) -> String {
+        let (host, token) = (self.address, self.test.token.text());
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
+    }
+
+    /// Waits until that many were refused for this reason.
+    fn wait_for(&self, kind: PageRefusal, count: u64) {
+        while self.test.page.refused().get(kind) < count {
+            std::thread::yield_now();
+        }
+        assert_eq!(self.test.page.refused().get(kind), count);
+    }
+}
+
+impl Drop for RunningPage {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !std::thread::panicking() {
+            ended.unwrap().unwrap().unwrap();
+        }
+    }
+}
+
+fn rest_of(mut stream: TcpStream) -> String {
+    let mut text = String::new();
+    // A connection that is reset has ended, too.
+    let _ = stream.read_to_string(&mut text);
+    text
+}
+
+#[test]
+fn a_page_is_served_until_it_is_stopped() {
+    let running = RunningPage::new(PageLimits::default());
+    let ask = |path: &str| {
+        let mut stream = running.connect();
+        stream.write_all(running.request(path, "Connection: close\r\n").as_bytes()).unwrap();
+        rest_of(stream)
+    };
+    assert!(ask("/").starts_with("HTTP/1.1 200 OK\r\n"));
+    let status = ask("/api/v1/status");
+    assert!(status.starts_with("HTTP/1.1 200 OK\r\n") && status.contains("\"page_status\""), "{status}");
+    let address = running.address;
+    drop(running);
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let running = RunningPage::new(PageLimits { connections: 1, ..PageLimits::default() });
+    let mut first = running.connect();
+    first.write_all(running.request("/", "").as_bytes()).unwrap();
+    let mut byte = [0];
+    first.read_exact(&mut byte).unwrap();
+    assert!(rest_of(running.connect()).starts_with("HTTP/1.1 503 "));
+    running.wait_for(PageRefusal::Connections, 1);
+}
+
+#[test]
+fn a_client_that_takes_its_time_is_dropped() {
+    let limits = PageLimits { head_time: Duration::from_millis(50), ..PageLimits::default() };
+    let running = RunningPage::new(limits);
+    // One that says nothing at all has nothing that could be refused.
+    assert_eq!(rest_of(running.connect()), "");
+    let mut slow = running.connect();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ").unwrap();
+    rest_of(slow);
+    running.wait_for(PageRefusal::Slow, 1);
+}
+
+#[test]
+fn a_head_that_is_too_long_is_refused_and_the_next_client_is_served() {
+    let running = RunningPage::new(PageLimits::default());
+    let mut stream = running.connect();
+    let long = running.request("/", &format!("X-Long: {}\r\n", "x".repeat(100_000)));
+    // It may be refused before it has been written.
+    let _ = stream.write_all(long.as_bytes());
+    let answer = rest_of(stream);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    let mut next = running.connect();
+    next.write_all(running.request("/page.css", "Connection: close\r\n").as_bytes()).unwrap();
+    assert!(rest_of(next).starts_with("HTTP/1.1 200 "));
+}

@@ -1,0 +1,112 @@
+//! The documents of the API.
+
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use sonar_core::history::Span;
+use sonar_serve::PageLimits;
+use sonar_view::agent::AgentStatus;
+use sonar_view::kit::Zone;
+use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
+use sonar_view::past::{HistoryView, timeline};
+
+use crate::support::{MemoryHistory, TestPage, at};
+
+#[test]
+fn documents_are_those_that_commands_write() {
+    let (history, page) = (MemoryHistory::hour(), TestPage::of_an_hour());
+    let view = HistoryView::new(&history, "memory", at(3_600)).unwrap();
+    let zone = Zone::named("Europe/Berlin").unwrap();
+    let span = Span { from: at(600), to: at(3_000) };
+    let query = "from=2023-11-14T22:10:00Z&to=2023-11-14T22:50:00Z&zone=Europe/Berlin";
+    let mut expected = Vec::new();
+    timeline::report(&view, span, timeline::PARTS, &zone).unwrap().json(&mut expected).unwrap();
+    let answer = page.read(&format!("/api/v1/timeline?{query}"));
+    assert_eq!((answer.status, answer.text.as_bytes()), (StatusCode::OK, &*expected));
+    assert_eq!(answer.headers[CONTENT_TYPE], "application/json");
+    expected.clear();
+    let asked = AskedChanges { when: AskedTime::Span(span), against: None };
+    let report = what_changed::report(&view, &asked, &zone).unwrap();
+    assert!(report.has_changes(), "queries take longer from half past on");
+    report.json(&mut expected).unwrap();
+    assert_eq!(page.read(&format!("/api/v1/what-changed?{query}")).text.as_bytes(), &*expected);
+}
+
+#[test]
+fn queries_are_answered_as_a_whole_and_by_interval() {
+    let page = TestPage::of_an_hour();
+    let whole = page.read("/api/v1/queries?from=-30m").json();
+    assert_eq!((&whole["kind"], &whole["rows_total"]), (&"summary".into(), &1.into()));
+    assert_eq!(whole["totals"]["calls"], 180 * 50);
+    let answer = page.read("/api/v1/queries/intervals?from=-30m&width=600&by=namespace");
+    assert_eq!(answer.headers[CONTENT_TYPE], "application/x-ndjson");
+    let intervals: Vec<serde_json::Value> =
+        answer.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(intervals.len(), 3);
+    for interval in intervals {
+        assert_eq!((&interval["kind"], &interval["by"]), (&"interval".into(), &"namespace".into()));
+        assert_eq!(interval["totals"]["calls"], 60 * 50);
+    }
+    assert_eq!(page.read("/api/v1/queries?filter=customers").json()["rows_total"], 0);
+    let one = page.read("/api/v1/queries?port=27017").json();
+    assert!(one["notes"].to_string().contains("only the server at port 27017"), "{}", one["notes"]);
+}
+
+#[test]
+fn the_status_says_what_is_stored_and_what_the_agent_does() {
+    let agent = Some(AgentStatus { windows: 7, ..AgentStatus::default() });
+    let page = TestPage::new(MemoryHistory { agent, ..MemoryHistory::hour() }, PageLimits::default());
+    assert_eq!(page.read("/nothing").status, StatusCode::NOT_FOUND);
+    let status = page.read("/api/v1/status").json();
+    assert_eq!(status["kind"], "page_status");
+    assert_eq!(
+        (status["start_ns"].as_u64(), status["end_ns"].as_u64()),
+        (Some(at(0).unix_ns()), Some(at(3_600).unix_ns()))
+    );
+    assert_eq!(status["agent"]["windows"], 7);
+    assert_eq!((&status["refused"]["address"], &status["refused"]["host"]), (&1.into(), &0.into()));
+    let empty = TestPage::new(MemoryHistory::default(), PageLimits::default());
+    let status = empty.read("/api/v1/status").json();
+    assert!(status["start_ns"].is_null() && status["agent"].is_null());
+    let queries = empty.read("/api/v1/queries");
+    assert_eq!(
+        (queries.status, &queries.json()["reason"]),
+        (StatusCode::NOT_FOUND, &"nothing_stored".into())
+    );
+}
+
+#[test]
+fn a_wrong_parameter_is_named() {
+    let page = TestPage::of_an_hour();
+    for (query, parameter) in [
+        ("timeline?from=14:05", "from"),
+        ("timeline?to=-1x", "to"),
+        ("timeline?from=-10m&to=-20m", "to"),
+        ("timeline?fro=-10m", "fro"),
+        ("timeline?zone=Nowhere", "zone"),
+        ("timeline?port=0", "port"),
+        ("timeline?port=1&port=2", "port"),
+        ("queries?by=order", "by"),
+        ("queries?by=app&port=27017", "port"),
+        ("queries?sort=taste", "sort"),
+        ("queries?limit=0", "limit"),
+        ("queries/intervals?width=15", "width"),
+        ("what-changed?against=tomorrow", "against"),
+        ("what-changed?at=-5m&from=-10m", "from"),
+        ("what-changed?at=-5m&precision=61", "precision"),
+        ("status?from=-1h", "from"),
+    ] {
+        let answer = page.read(&format!("/api/v1/{query}"));
+        let problem = answer.json();
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{query}: {problem}");
+        assert_eq!(
+            (&problem["kind"], &problem["parameter"]),
+            (&"problem".into(), &parameter.into()),
+            "{query}"
+        );
+        assert!(problem["words"].as_str().is_some_and(|words| !words.is_empty()));
+    }
+    let unknown = page.read("/api/v1/timeline?port=5").json();
+    assert!(unknown["words"].as_str().unwrap().contains("no server at port 5"), "{unknown}");
+    let future = page.read("/api/v1/timeline?from=2030-01-01T00:00:00Z").json();
+    assert!(future["words"].as_str().unwrap().contains("nothing is stored after 2030"), "{future}");
+}

@@ -1,0 +1,175 @@
+//! A page of a history in memory, and who asks it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::request::Builder;
+use axum::http::{HeaderMap, Request, StatusCode};
+use sonar_core::history::{
+    CollectorKind, Event, HistoryError, HistoryReader, HistoryWindow, Resolution, Span,
+};
+use sonar_core::{Operation, Timestamp};
+use sonar_serve::{
+    AccessToken, AllowedHosts, PageAccess, PageHistory, PageLimits, PageProblem, ServedPage, router,
+};
+use sonar_view::agent::AgentStatus;
+use tower::ServiceExt;
+
+use crate::synthetic::{app, operation, shape};
+
+/// 2023-11-14T22:00:00Z: the start of an hour.
+const START: u64 = 1_699_999_200;
+const WIDTH_S: u64 = 10;
+const MS: u64 = 1_000_000;
+
+pub fn at(second: u64) -> Timestamp {
+    Timestamp::from_unix(START + second, 0)
+}
+
+/// A history in memory: windows of ten seconds, of which coarser ones are made.
+#[derive(Clone, Default)]
+pub struct MemoryHistory {
+    pub windows: Arc<Vec<HistoryWindow>>,
+    pub agent: Option<AgentStatus>,
+    pub is_broken: bool,
+}
+
+impl MemoryHistory {
+    /// Half an hour in which queries take 3 ms, and half an hour in which they take 40 ms.
+    pub fn hour() -> Self {
+        let windows = (0..3_600)
+            .step_by(WIDTH_S as usize)
+            .map(|second| window(second, if second < 1_800 { 3 } else { 40 }));
+        Self { windows: Arc::new(windows.collect()), ..Self::default() }
+    }
+
+    fn checked(&self) -> Result<(), HistoryError> {
+        if self.is_broken { Err(HistoryError::new(fmt::Error)) } else { Ok(()) }
+    }
+}
+
+fn window(second: u64, latency_ms: u64) -> HistoryWindow {
+    let mut window = HistoryWindow::new(at(second), Resolution::TenSeconds);
+    window.observe(CollectorKind::Queries, WIDTH_S * 1_000 * MS);
+    let (shape, app) = (shape(1, "find", "shop.orders", "{}", "{}"), app("api", "rust", "3"));
+    for number in 0..50 {
+        let latency_ns = Some((latency_ms * 1_000 + number % 7 * 100) * 1_000);
+        let operation = operation(&shape, &app, at(second).plus_ns(number * MS));
+        window.window.record(&Operation { latency_ns, ..operation });
+    }
+    window
+}
+
+impl HistoryReader for MemoryHistory {
+    fn windows(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(HistoryWindow),
+    ) -> Result<(), HistoryError> {
+        self.checked()?;
+        let mut open: Option<HistoryWindow> = None;
+        for window in self.windows.iter() {
+            let own = HistoryWindow::new(window.window.start, resolution);
+            if own.window.end <= span.from || own.window.start >= span.to {
+                continue;
+            }
+            if open.as_ref().is_some_and(|open| open.window.start < own.window.start) {
+                open.take().into_iter().for_each(&mut *visit);
+            }
+            open.get_or_insert(own).merge(window);
+        }
+        open.into_iter().for_each(visit);
+        Ok(())
+    }
+
+    fn events(&self, _: Span) -> Result<Vec<Event>, HistoryError> {
+        self.checked()?;
+        Ok(Vec::new())
+    }
+
+    fn extent(&self) -> Result<Option<Span>, HistoryError> {
+        self.checked()?;
+        let ends = self.windows.first().zip(self.windows.last());
+        Ok(ends.map(|(first, last)| Span { from: first.window.start, to: last.window.end }))
+    }
+}
+
+impl PageHistory for MemoryHistory {
+    fn open(&self) -> Result<Box<dyn HistoryReader>, PageProblem> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn now(&self) -> Timestamp {
+        at(3_600)
+    }
+
+    fn agent(&self) -> Result<Option<AgentStatus>, String> {
+        Ok(self.agent.clone())
+    }
+}
+
+/// A page, and the token that opens it.
+pub struct TestPage {
+    pub page: Arc<ServedPage>,
+    pub token: AccessToken,
+}
+
+/// What was answered.
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+}
+
+impl TestPage {
+    pub fn new(history: MemoryHistory, limits: PageLimits) -> Self {
+        let token = AccessToken::random().unwrap();
+        let access = PageAccess::new(token.clone(), at(0));
+        let hosts = AllowedHosts::new(["db1.example".to_owned()]);
+        Self { page: Arc::new(ServedPage::new(Box::new(history), access, hosts, limits)), token }
+    }
+
+    pub fn of_an_hour() -> Self {
+        Self::new(MemoryHistory::hour(), PageLimits::default())
+    }
+
+    /// The answer to a request.
+    pub fn ask(&self, request: Request<Body>) -> Answer {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (head, body) = router(&self.page).oneshot(request).await.unwrap().into_parts();
+            let bytes = to_bytes(body, usize::MAX).await.unwrap();
+            let text = String::from_utf8(bytes.to_vec()).unwrap();
+            Answer { status: head.status, headers: head.headers, text }
+        })
+    }
+
+    /// The answer to who has the token.
+    pub fn read(&self, path: &str) -> Answer {
+        let bearer = format!("Bearer {}", self.token.text());
+        self.ask(get(path).header(AUTHORIZATION, bearer).body(Body::empty()).unwrap())
+    }
+}
+
+/// A request of this machine.
+pub fn get(path: &str) -> Builder {
+    Request::get(path).header(HOST, "127.0.0.1:8517")
+}
+
+/// The same, which changes something.
+pub fn post(path: &str) -> Builder {
+    Request::post(path).header(HOST, "127.0.0.1:8517")
+}
