@@ -208,7 +208,7 @@ mod tests {
         let time = |text: &str| parse(&format!("at={text}")).time("at", now).ok().flatten();
         assert_eq!(time("2023-11-14T22:13:20Z"), Some(now));
         assert_eq!(time("2023-11-14T23:13:20%2B01:00"), Some(now));
-        let ago = |seconds| Some(Timestamp::from_unix(1_700_000_000 - seconds, 0));
+        let ago = |seconds: u64| Some(Timestamp::from_unix(1_700_000_000 - seconds, 0));
         assert_eq!([time("-5s"), time("-15m"), time("-2h"), time("-7d")], [5, 900, 7_200, 604_800].map(ago));
         assert_eq!(time("-99999d"), Some(Timestamp::from_unix_ns(0)), "before all time");
         for wrong in [

@@ -30,8 +30,8 @@ use sonar_view::agent::{AgentStatus, AgentSummary};
 use sonar_view::kit::{Nanos, Zone, plural};
 
 pub use self::args::{AgentArgs, EXAMPLES};
-pub use self::live::recent_status;
 use self::live::LivePlan;
+pub use self::live::recent_status;
 use self::replay::ReplayPlan;
 use self::settings::AgentSettings;
 use crate::args::when::now;

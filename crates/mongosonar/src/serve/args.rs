@@ -9,7 +9,7 @@ use crate::history::StoreArgs;
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
 Examples:
-  sudo mongosonar serve                       the agent's history; `sudo mongosonar open` prints a link
+  sudo mongosonar serve                       the agent's history; `open` prints a link
   mongosonar serve --store ./copy             a copy of a history, from another host
   mongosonar serve --listen 127.0.0.1:9000    at another port
   mongosonar serve --allow-host db1.example   behind a reverse proxy that serves it under this name";

@@ -1,4 +1,5 @@
 //! What a page answers, and what it refuses, with a history in memory.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test may panic")]
 
 mod connections;
 mod documents;
