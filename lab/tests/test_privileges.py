@@ -384,6 +384,18 @@ def steps(words):
     return re.findall(r"^mongosonar: start: (\w+)$", done.stderr, re.M), done.returncode
 
 
+def first_steps(words):
+    """The same of a command that runs until it is stopped, up to its first thread."""
+    environment, found = dict(os.environ) | {"MONGOSONAR_START_STEPS": "1"}, []
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with labkit.process([labkit.MONGOSONAR, *words], env=environment, text=True, **pipes) as child:
+        for line in child.stderr:
+            found += re.findall(r"^mongosonar: start: (\w+)$", line)
+            if found[-1:] == ["Thread"]:
+                break
+    return found
+
+
 @pytest.mark.servers
 def test_every_command_drops_its_privileges_after_what_takes_them_and_before_its_threads(tmp_path):
     """`StartStep` has the order: a debug build ends where a step comes too late."""
@@ -417,6 +429,10 @@ def test_every_command_drops_its_privileges_after_what_takes_them_and_before_its
     page = ["--html", tmp_path / "page.html"]
     assert steps(["queries", "--read", wire, *page]) == (["Opened", "Dropped", "Thread"], 0)
     assert steps(["agent", "--store", tmp_path / "replayed", "--replay", wire]) == (["Dropped", "Thread"], 0)
+    shutil.copytree(FIXTURES / "history", tmp_path / "served")
+    (tmp_path / "served").chmod(0o700)
+    serving = ["serve", "--store", tmp_path / "served", "--listen", "127.0.0.1:0"]
+    assert first_steps(serving) == ["Opened", "Dropped", "Thread"]
     assert steps(["profiler", "status", *nobody]) == (["Dropped"], 1)
     assert steps(["profiler", "report", *nobody]) == (["Dropped", "Thread"], 1)
 

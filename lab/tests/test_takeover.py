@@ -6,20 +6,24 @@ docs/security.md has what was found. `SNAPSHOTS=overwrite` writes it there.
 import contextlib
 import ctypes
 import difflib
+import json
 import os
 import pathlib
 import platform
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 
 import pytest
 import takeover
 from agents import Agent
-from test_agent import agent, described
-from test_privileges import children, open_to_all, tasks
+from test_agent import agent, described, free_port
+from test_privileges import FIXTURES, children, open_to_all, tasks
 
 import labkit
 
@@ -175,6 +179,19 @@ def started(words, tmp_path):
 
 
 # Helpers have a thread more for each server that another test starts.
+def served(store, port):
+    """Whether the page of a history answers who has its token."""
+    try:
+        token = (store / "page-token").read_text().strip()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/api/v1/status", headers={"Authorization": f"Bearer {token}"}
+        )
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)["kind"] == "page_status"
+    except (FileNotFoundError, ConnectionRefusedError, urllib.error.URLError):
+        return False
+
+
 @pytest.mark.servers
 def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
     if landlock() < 6:
@@ -257,6 +274,14 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
             with started(words, tmp_path) as child:
                 add(child.pid, " ".join(words[:2]), settled(child.pid, ["stop"], []))
                 child.kill()
+        store, port = tmp_path / "served", free_port()
+        shutil.copytree(FIXTURES / "history", store)
+        store.chmod(0o700)
+        with started(["serve", "--store", store, "--listen", f"127.0.0.1:{port}"], tmp_path) as child:
+            # A thread reads the history once somebody has asked.
+            labkit.wait_until(lambda: served(store, port), "an answer of the page")
+            add(child.pid, "serve", settled(child.pid, ["page", "page-answer", "stop"], []))
+            assert labkit.stop(child) == 0
         config = f'[collectors]\nsplit = true\n[[server]]\nport = {PORT}\nuri = "{uri}"\n'
         (tmp_path / "agent").mkdir()
         with agent(tmp_path / "agent", config) as running:

@@ -26,6 +26,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(100);
 /// The least bytes that hyper reads of the head of a request.
 const MIN_HEAD_BYTES: usize = 8 << 10;
+/// Threads that read the history stay: starting them again would take longer than keeping these few.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// How long an answer may hold up the end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -45,6 +47,7 @@ pub fn serve(listener: TcpListener, page: &Arc<ServedPage>, stop: &AtomicBool) -
         .enable_time()
         .max_blocking_threads(page.limits.answers.max(1))
         .thread_name("page-answer")
+        .thread_keep_alive(FOR_EVER)
         .build()?;
     let result = runtime.block_on(accept_all(listener, page, stop));
     runtime.shutdown_timeout(PATIENCE);
