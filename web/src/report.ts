@@ -11,3 +11,6 @@ export function parse(text: string): Report {
     throw new Error("this file holds no report");
   return report as Report;
 }
+
+/** Whether a server has sent this page, which then asks it for documents. */
+export const isLive = (report: { kind: string }): boolean => report.kind === "live";

@@ -9,6 +9,8 @@ use std::io::{self, Write};
 const APP: &str = include_str!(concat!(env!("OUT_DIR"), "/report.html"));
 /// The placeholder.
 const PLACE: &str = "{{REPORT}}";
+/// What stands before its content security policy.
+const POLICY: &str = "http-equiv=\"Content-Security-Policy\" content=\"";
 
 /// Writes a page that draws the document that `document` writes as JSON.
 ///
@@ -23,6 +25,16 @@ pub fn write<W: Write>(
     document(&mut Inert(&mut out))?;
     out.write_all(after.as_bytes())?;
     out.flush()
+}
+
+/// The app for a server, which it asks for documents; and the content security policy for the header.
+pub fn live() -> (String, String) {
+    let (before, after) = APP.split_once(PLACE).unwrap_or((APP, ""));
+    let policy = before.split_once(POLICY).and_then(|(_, rest)| rest.split_once('"')).unwrap_or_default().0;
+    let allowed = format!("{policy}; connect-src 'self'");
+    let html = format!("{}{{\"kind\":\"live\"}}{after}", before.replacen(policy, &allowed, 1));
+    // A page cannot say this of itself.
+    (html, format!("{allowed}; frame-ancestors 'none'"))
 }
 
 /// Writes JSON so that no text in it can end the element that it stands in, or begin a comment there.
@@ -51,8 +63,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_app_of_a_server_may_ask_it_and_do_nothing_else() {
+        let (html, policy) = live();
+        let written = html.split_once(POLICY).unwrap().1.split_once('"').unwrap().0;
+        assert_eq!(policy, format!("{written}; frame-ancestors 'none'"));
+        assert!(written.starts_with("default-src 'none'; script-src 'sha256-"), "{written}");
+        assert!(written.ends_with("form-action 'none'; connect-src 'self'"), "{written}");
+        assert!(html.contains("{\"kind\":\"live\"}") && !html.contains(PLACE));
+    }
+
+    #[test]
     fn the_page_is_small_enough_to_be_sent_by_mail() {
-        assert!(APP.len() < 180_000, "{} bytes", APP.len());
+        assert!(APP.len() < 190_000, "{} bytes", APP.len());
     }
 
     #[test]

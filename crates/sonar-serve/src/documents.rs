@@ -13,7 +13,7 @@ use sonar_view::changes::GapJson;
 use sonar_view::kit::{Zone, json};
 use sonar_view::past::queries::{IntervalWidth, intervals, whole};
 use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
-use sonar_view::past::{ComparedTime, HistoryView, PastError, timeline};
+use sonar_view::past::{ComparedTime, HistoryView, PastError, PastIncident, timeline};
 use sonar_view::queries::json::{ObjectKind, report};
 use sonar_view::queries::{Column, Grouping, PacketOrigin, PastWindow, Selection, Sort, WindowReport};
 
@@ -44,10 +44,13 @@ pub(crate) enum DocumentKind {
     Timeline,
     /// What changed at a moment or in a span.
     Changes,
+    /// All three of a span: what changed, on one axis of time, and its queries.
+    Incident,
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 5] = [Self::Status, Self::Queries, Self::Intervals, Self::Timeline, Self::Changes];
+    pub const ALL: [Self; 6] =
+        [Self::Status, Self::Queries, Self::Intervals, Self::Timeline, Self::Changes, Self::Incident];
 
     /// Its address.
     pub const fn path(self) -> &'static str {
@@ -57,6 +60,7 @@ impl DocumentKind {
             Self::Intervals => "/api/v1/queries/intervals",
             Self::Timeline => "/api/v1/timeline",
             Self::Changes => "/api/v1/what-changed",
+            Self::Incident => "/api/v1/incident",
         }
     }
 
@@ -90,6 +94,7 @@ pub(crate) fn make(
         DocumentKind::Intervals => asked.intervals(parameters, &mut out),
         DocumentKind::Timeline => asked.timeline(parameters, &mut out),
         DocumentKind::Changes => asked.changes(parameters, &mut out),
+        DocumentKind::Incident => asked.incident(parameters, &mut out),
     };
     match reader.stopped() {
         Some(ReadingStopped::TooMuch) => Err(PageProblem::new(
@@ -318,6 +323,15 @@ impl<'a> AskedDocument<'a> {
         let span = self.span(&mut parameters, &history, zone)?;
         parameters.finish()?;
         written(timeline::report(&history, span, timeline::PARTS, zone)?.json(out))
+    }
+
+    fn incident(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = parameters.zone()?;
+        let history = self.history(port(&mut parameters)?, &zone)?;
+        let span = self.span(&mut parameters, &history, &zone)?;
+        parameters.finish()?;
+        let selection = Selection { role: Some(Role::Served), zone, ..Selection::default() };
+        written(PastIncident::of(&history, span, &selection)?.report.json(out))
     }
 
     fn changes(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {

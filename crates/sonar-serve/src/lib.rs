@@ -29,7 +29,7 @@ mod token;
 pub use access::{AccessDenied, PageAccess};
 pub use hosts::AllowedHosts;
 pub use limits::{PageLimits, PageRefusal, RefusalCounts, RequestRate};
-pub use page::{PageHistory, ServedPage};
+pub use page::{PageApp, PageDoor, PageHistory, ServedPage};
 pub use problem::PageProblem;
 pub use router::router;
 pub use server::serve;

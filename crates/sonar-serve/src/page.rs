@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::body::Bytes;
+use axum::http::HeaderValue;
+use axum::http::header::InvalidHeaderValue;
 use sonar_core::{HistoryReader, Timestamp};
 use sonar_view::agent::AgentStatus;
 use tokio::sync::Semaphore;
@@ -33,8 +36,34 @@ pub trait PageHistory: Send + Sync {
     fn agent(&self) -> Result<Option<AgentStatus>, String>;
 }
 
+/// The web app that draws the documents.
+#[derive(Clone, Debug)]
+pub struct PageApp {
+    pub(crate) html: Bytes,
+    pub(crate) policy: HeaderValue,
+}
+
+impl PageApp {
+    /// An app in one file, with the content security policy that lets its script run and ask this page.
+    ///
+    /// # Errors
+    /// The policy has characters that no header may have.
+    pub fn new(html: String, policy: &str) -> Result<Self, InvalidHeaderValue> {
+        Ok(Self { html: html.into(), policy: HeaderValue::from_str(policy)? })
+    }
+}
+
+/// Who may ask, and by which names.
+pub struct PageDoor {
+    /// Who has the token, or a session.
+    pub access: PageAccess,
+    /// Names of this host.
+    pub hosts: AllowedHosts,
+}
+
 /// A page that is served.
 pub struct ServedPage {
+    pub(crate) app: PageApp,
     pub(crate) history: Box<dyn PageHistory>,
     pub(crate) access: PageAccess,
     pub(crate) hosts: AllowedHosts,
@@ -48,14 +77,15 @@ pub struct ServedPage {
 }
 
 impl ServedPage {
-    /// Shows a history to those who have access, under the names of `hosts`.
+    /// Shows a history to those who have access.
     pub fn new(
         history: Box<dyn PageHistory>,
-        access: PageAccess,
-        hosts: AllowedHosts,
+        app: PageApp,
+        PageDoor { access, hosts }: PageDoor,
         limits: PageLimits,
     ) -> Self {
         Self {
+            app,
             history,
             access,
             hosts,

@@ -23,37 +23,19 @@ use crate::page::ServedPage;
 use crate::parameters::Parameters;
 use crate::problem::PageProblem;
 
+/// The web app: it says nothing about the history, so everybody may have it.
+const APP: &str = "/";
+/// What browsers ask for by themselves.
+const ICON: &str = "/favicon.ico";
 /// Where a link opens a session.
 const SESSION: &str = "/api/v1/session";
 
-/// A file of the page: it says nothing about the history, so everybody may have it.
-struct Asset {
-    path: &'static str,
-    media_type: &'static str,
-    text: &'static str,
-}
-
-const ASSETS: [Asset; 3] = [
-    Asset { path: "/", media_type: "text/html; charset=utf-8", text: include_str!("../assets/index.html") },
-    Asset {
-        path: "/page.js",
-        media_type: "text/javascript; charset=utf-8",
-        text: include_str!("../assets/page.js"),
-    },
-    Asset {
-        path: "/page.css",
-        media_type: "text/css; charset=utf-8",
-        text: include_str!("../assets/page.css"),
-    },
-];
-
-/// What every answer has: a browser runs nothing but the script of the page, sends nothing elsewhere, shows the page in
-/// no frame of another one, and keeps no answer.
+/// What every answer has: a browser runs nothing in it, shows it in no frame of another page, and does not keep it. The
+/// app has a policy of its own.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         CONTENT_SECURITY_POLICY,
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),
@@ -74,9 +56,7 @@ pub fn router(page: &Arc<ServedPage>) -> Router {
     // What follows needs no session.
     router =
         router.route_layer(from_fn_with_state(page.clone(), only_readers)).route(SESSION, post(open_session));
-    for Asset { path, media_type, text } in ASSETS {
-        router = router.route(path, get(move || async move { ([(CONTENT_TYPE, media_type)], text) }));
-    }
+    router = router.route(ICON, get(async || StatusCode::NO_CONTENT)).route(APP, get(app));
     router
         .method_not_allowed_fallback(|| async {
             let problem = PageProblem::new(PageRefusal::Address, "this address does not take this method");
@@ -103,9 +83,17 @@ async fn every_request(State(page): State<Arc<ServedPage>>, request: Request, ne
         page.refused.add(*kind);
     }
     for (name, value) in HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+async fn app(State(page): State<Arc<ServedPage>>) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (CONTENT_SECURITY_POLICY, page.app.policy.clone()),
+    ];
+    (headers, page.app.html.clone()).into_response()
 }
 
 fn has_body(headers: &HeaderMap) -> bool {

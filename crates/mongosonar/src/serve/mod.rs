@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use sonar_core::{HistoryReader, Timestamp};
-use sonar_serve::{AccessToken, AllowedHosts, PageAccess, PageHistory, PageLimits, PageProblem, ServedPage};
+use sonar_serve::{
+    AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PageProblem,
+    ServedPage,
+};
 use sonar_store::SqliteHistory;
 use sonar_view::agent::AgentStatus;
 
@@ -22,6 +25,7 @@ use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep, start_thread};
 use crate::exit::{self, OK};
 use crate::history::StoredHistory;
+use crate::page;
 use crate::stop::{self, StopBehavior};
 
 /// How often the token is read again: after a new one was made, sessions of the one before last no longer than that.
@@ -41,10 +45,15 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     let stop = stop::listen_confined(StopBehavior::Prompt, || {
         start_order::drop_privileges(true, || privileges::drop_privileges_but_serving(folder));
     })?;
+    let (html, policy) = page::live();
+    let app = PageApp::new(html, &policy).context("the web app cannot be served")?;
     let page = Arc::new(ServedPage::new(
         Box::new(ServedStore { folder: folder.to_owned(), name: folder.display().to_string() }),
-        PageAccess::new(token.clone(), when::now()),
-        AllowedHosts::new(args.allow_host.clone()),
+        app,
+        PageDoor {
+            access: PageAccess::new(token.clone(), when::now()),
+            hosts: AllowedHosts::new(args.allow_host.clone()),
+        },
         PageLimits::default(),
     ));
     eprintln!("mongosonar: serving the history in {} at http://{address}/", folder.display());

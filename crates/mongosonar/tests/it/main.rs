@@ -30,5 +30,6 @@ mod process_namespace;
 mod report;
 mod reports;
 mod restarts;
+mod served;
 mod support;
 mod wire;

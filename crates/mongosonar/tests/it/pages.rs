@@ -117,7 +117,8 @@ addEventListener("load", async () => {
 });
 </script></body>"##;
 
-fn browser() -> Option<&'static str> {
+/// The browser that is installed.
+pub fn browser() -> Option<&'static str> {
     ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
         .find(|name| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success()))
@@ -125,11 +126,16 @@ fn browser() -> Option<&'static str> {
 
 /// Runs the browser on a file.
 fn browse(browser: &str, folder: &Folder, page: &Path, arguments: &[&str]) -> String {
+    browse_address(browser, folder, &format!("file://{}", page.display()), arguments)
+}
+
+/// Runs the browser on an address, with what it keeps in a folder.
+pub fn browse_address(browser: &str, folder: &Folder, address: &str, arguments: &[&str]) -> String {
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
         .arg(format!("--user-data-dir={}", folder.path("browser").display()))
         .args(arguments)
-        .arg(format!("file://{}", page.display()))
+        .arg(address)
         .output()
         .unwrap();
     text(&output.stdout).to_owned()

@@ -2,12 +2,14 @@
 
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use sonar_core::Role;
 use sonar_core::history::Span;
 use sonar_serve::PageLimits;
 use sonar_view::agent::AgentStatus;
 use sonar_view::kit::Zone;
 use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
-use sonar_view::past::{HistoryView, timeline};
+use sonar_view::past::{HistoryView, PastIncident, timeline};
+use sonar_view::queries::Selection;
 
 use crate::support::{MemoryHistory, TestPage, at};
 
@@ -29,6 +31,10 @@ fn documents_are_those_that_commands_write() {
     assert!(report.has_changes(), "queries take longer from half past on");
     report.json(&mut expected).unwrap();
     assert_eq!(page.read(&format!("/api/v1/what-changed?{query}")).text.as_bytes(), &*expected);
+    expected.clear();
+    let selection = Selection { role: Some(Role::Served), zone, ..Selection::default() };
+    PastIncident::of(&view, span, &selection).unwrap().report.json(&mut expected).unwrap();
+    assert_eq!(page.read(&format!("/api/v1/incident?{query}")).text.as_bytes(), &*expected);
 }
 
 #[test]

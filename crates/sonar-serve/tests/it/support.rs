@@ -12,7 +12,8 @@ use sonar_core::history::{
 };
 use sonar_core::{Operation, Timestamp};
 use sonar_serve::{
-    AccessToken, AllowedHosts, PageAccess, PageHistory, PageLimits, PageProblem, ServedPage, router,
+    AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PageProblem,
+    ServedPage, router,
 };
 use sonar_view::agent::AgentStatus;
 use tower::ServiceExt;
@@ -115,6 +116,9 @@ impl PageHistory for MemoryHistory {
     }
 }
 
+/// What the app of [`TestPage`] may do.
+pub const POLICY: &str = "default-src 'none'; connect-src 'self'; frame-ancestors 'none'";
+
 /// A page, and the token that opens it.
 pub struct TestPage {
     pub page: Arc<ServedPage>,
@@ -139,7 +143,9 @@ impl TestPage {
         let token = AccessToken::random().unwrap();
         let access = PageAccess::new(token.clone(), at(0));
         let hosts = AllowedHosts::new(["db1.example".to_owned()]);
-        Self { page: Arc::new(ServedPage::new(Box::new(history), access, hosts, limits)), token }
+        let app = PageApp::new("<!doctype html>".to_owned(), POLICY).unwrap();
+        let page = ServedPage::new(Box::new(history), app, PageDoor { access, hosts }, limits);
+        Self { page: Arc::new(page), token }
     }
 
     pub fn of_an_hour() -> Self {

@@ -1,0 +1,66 @@
+// What the address of the live page says: a link shows somebody else the same.
+
+/** Views, by the documents that they draw. */
+export const VIEWS = { incident: "Overview", "what-changed": "What changed", timeline: "Timeline" } as const;
+export type View = keyof typeof VIEWS;
+
+/** Ranges that end now. */
+export const RANGES = ["15m", "1h", "6h", "24h", "7d", "30d"] as const;
+
+export interface Address {
+  view: View;
+  /** `-1h`, or a time of RFC 3339. */
+  from: string;
+  /** A time of RFC 3339; empty if the range ends now. */
+  to: string;
+  /** The name of a time zone; empty for that of the browser. */
+  zone: string;
+}
+
+const UNITS_MS: Record<string, number> = { s: 1e3, m: 6e4, h: 36e5, d: 864e5 };
+
+export function read(search: string): Address {
+  const given = new URLSearchParams(search);
+  const view = given.get("view") ?? "";
+  return {
+    view: Object.hasOwn(VIEWS, view) ? (view as View) : "incident",
+    from: given.get("from") ?? "-1h",
+    to: given.get("to") ?? "",
+    zone: given.get("zone") ?? "",
+  };
+}
+
+/** The address, without what it would have anyway. */
+export function written({ view, from, to, zone }: Address): string {
+  const parameters = new URLSearchParams({ view, from });
+  if (to !== "") parameters.set("to", to);
+  if (zone !== "") parameters.set("zone", zone);
+  return `?${parameters.toString()}`;
+}
+
+/** First and last millisecond since 1970; undefined if the address names no time. */
+export function span({ from, to }: Address, now: number): [from: number, to: number] | undefined {
+  const last = to === "" ? now : Date.parse(to);
+  const ago = /^-(\d{1,9})([smhd])$/.exec(from);
+  const first = ago ? now - Number(ago[1]) * UNITS_MS[ago[2]!]! : Date.parse(from);
+  return first < last ? [first, last] : undefined;
+}
+
+const whole = (ms: number) => new Date(Math.round(ms / 1e3) * 1e3).toISOString().replace(".000Z", "Z");
+
+/** The same range, earlier (-1) or later (1) by its own length. What would end in the future ends now. */
+export function moved(address: Address, by: -1 | 1, now: number): Address {
+  const range = span(address, now);
+  if (range === undefined) return address;
+  const length = range[1] - range[0];
+  const last = range[1] + by * length;
+  if (last >= now) return { ...address, from: `-${Math.round(length / 1e3)}s`, to: "" };
+  return { ...address, from: whole(range[0] + by * length), to: whole(last) };
+}
+
+/** The range between two milliseconds since 1970. */
+export const between = (address: Address, from: number, to: number): Address => ({
+  ...address,
+  from: whole(from),
+  to: whole(to),
+});

@@ -1,0 +1,49 @@
+// Asks the server of the page for its documents.
+
+import type { Report } from "../report";
+import type { Address } from "./address";
+
+/** Why the server has not answered, in words. */
+export class Refused extends Error {
+  constructor(
+    readonly reason: string,
+    words: string,
+  ) {
+    super(words);
+  }
+}
+
+/** What the history has. */
+export interface PageStatus {
+  history: string;
+  host: string | null;
+  start_ns: number | null;
+  end_ns: number | null;
+}
+
+async function ask(path: string, options?: RequestInit): Promise<Response> {
+  const answer = await fetch(path, options).catch(() => {
+    throw new Refused("unreachable", "the server of this page does not answer: is `mongosonar serve` still running?");
+  });
+  if (answer.ok) return answer;
+  const problem = (await answer.json().catch(() => ({}))) as { reason?: string; words?: string };
+  throw new Refused(problem.reason ?? "failed", problem.words ?? `the server answered with status ${answer.status}`);
+}
+
+/** Opens a session with the code behind the `#` of a link. */
+export async function openSession(): Promise<void> {
+  const code = location.hash.slice(1);
+  if (code === "") return;
+  // It works once, and is of no use in the history of the browser.
+  history.replaceState(null, "", location.pathname + location.search);
+  await ask("api/v1/session", { method: "POST", headers: { Authorization: `Bearer ${code}` } });
+}
+
+export const status = async (): Promise<PageStatus> => (await ask("api/v1/status")).json() as Promise<PageStatus>;
+
+/** The document of a view. */
+export async function load({ view, from, to, zone }: Address, signal: AbortSignal): Promise<Report> {
+  const parameters = new URLSearchParams({ from, zone: zone || Intl.DateTimeFormat().resolvedOptions().timeZone });
+  if (to !== "") parameters.set("to", to);
+  return (await ask(`api/v1/${view}?${parameters.toString()}`, { signal })).json() as Promise<Report>;
+}

@@ -1,0 +1,216 @@
+// The page of a server: the views of a history, over a range of time that the address names.
+
+import type { VNode } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { Page } from "../page";
+import { visible } from "../parts/format";
+import type { Report } from "../report";
+import { type Address, between, moved, RANGES, read, span, type View, VIEWS, written } from "./address";
+import { load, openSession, type PageStatus, Refused, status } from "./api";
+
+/** How often a range that ends now is read again, in milliseconds: as often as a window is stored. */
+const REFRESH_MS = 10_000;
+const HOUR_MS = 3_600_000;
+
+/** A moment as an input of the browser has it, in its zone. */
+function local(ms: number): string {
+  const date = new Date(ms);
+  return new Date(ms - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
+export function LivePage() {
+  const [address, setAddress] = useState(() => read(location.search));
+  const [report, setReport] = useState<Report>();
+  const [problem, setProblem] = useState<Refused>();
+  const [stored, setStored] = useState<PageStatus>();
+  const [isBusy, setBusy] = useState(true);
+  const [isLive, setLive] = useState(false);
+  const [turn, setTurn] = useState(0);
+  const session = useRef<Promise<void> | undefined>(undefined);
+
+  useEffect(() => {
+    const back = () => setAddress(read(location.search));
+    addEventListener("popstate", back);
+    return () => removeEventListener("popstate", back);
+  }, []);
+  useEffect(() => {
+    const stop = new AbortController();
+    const next = async () => {
+      setBusy(true);
+      try {
+        await (session.current ??= openSession());
+        const [history, document] = [await status(), await load(address, stop.signal)];
+        if (stop.signal.aborted) return;
+        setStored(history);
+        setReport(document);
+        setProblem(undefined);
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        setReport(undefined);
+        setProblem(error instanceof Refused ? error : new Refused("failed", String(error)));
+        // The range may lie where nothing is stored: say where something is.
+        setStored(await status().catch(() => undefined));
+      }
+      setBusy(false);
+    };
+    void next();
+    return () => stop.abort();
+  }, [address, turn]);
+  const endsNow = address.to === "";
+  useEffect(() => {
+    if (!isLive || !endsNow) return;
+    const timer = setInterval(() => setTurn((turn) => turn + 1), REFRESH_MS);
+    return () => clearInterval(timer);
+  }, [isLive, endsNow]);
+
+  const go = (next: Address) => {
+    history.pushState(null, "", written(next));
+    setAddress(next);
+  };
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      const typing = event.target instanceof HTMLElement && event.target.closest("input, select, textarea");
+      if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === "[") go(moved(address, -1, Date.now()));
+      else if (event.key === "]") go(moved(address, 1, Date.now()));
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, [address]);
+
+  return (
+    <>
+      <nav class="live" aria-label="Views and time">
+        <Views address={address} go={go} />
+        <Ranges address={address} go={go} />
+        <div>
+          <label>
+            <input type="checkbox" checked={isLive} disabled={!endsNow} onChange={() => setLive(!isLive)} /> live
+          </label>
+          <button type="button" onClick={() => setTurn(turn + 1)}>
+            refresh
+          </button>
+          <label>
+            zone{" "}
+            <select value={address.zone} onChange={(event) => go({ ...address, zone: event.currentTarget.value })}>
+              <option value="">of this browser</option>
+              <option value="UTC">UTC</option>
+            </select>
+          </label>
+        </div>
+      </nav>
+      <div aria-busy={isBusy} aria-live="polite" class="loading">
+        {isBusy ? "Loading …" : ""}
+      </div>
+      {problem && <Trouble problem={problem} stored={stored} address={address} go={go} />}
+      {report && <Page key={`${written(address)} ${turn}`} report={report} />}
+    </>
+  );
+}
+
+interface Controls {
+  address: Address;
+  go: (next: Address) => void;
+}
+
+/** A link that changes what is shown, and that can be opened elsewhere or copied. */
+const Choice = ({
+  to,
+  go,
+  isChosen,
+  children,
+}: {
+  to: Address;
+  go: Controls["go"];
+  isChosen: boolean;
+  children: string;
+}) => (
+  <a
+    href={written(to)}
+    aria-current={isChosen ? "page" : undefined}
+    onClick={(event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      go(to);
+    }}
+  >
+    {children}
+  </a>
+);
+
+const Views = ({ address, go }: Controls) => (
+  <div>
+    {(Object.keys(VIEWS) as View[]).map((view) => (
+      <Choice key={view} to={{ ...address, view }} go={go} isChosen={view === address.view}>
+        {VIEWS[view]}
+      </Choice>
+    ))}
+  </div>
+);
+
+function Ranges({ address, go }: Controls): VNode {
+  const now = Date.now();
+  const shown = span(address, now) ?? [now - HOUR_MS, now];
+  const choose = (from: string, to: string) => {
+    const [first, last] = [Date.parse(from), Date.parse(to)];
+    if (first < last) go(between(address, first, last));
+  };
+  return (
+    <div>
+      {RANGES.map((range) => (
+        <Choice
+          key={range}
+          to={{ ...address, from: `-${range}`, to: "" }}
+          go={go}
+          isChosen={address.to === "" && address.from === `-${range}`}
+        >
+          {range}
+        </Choice>
+      ))}
+      <button type="button" title="earlier ([)" onClick={() => go(moved(address, -1, Date.now()))}>
+        ◀
+      </button>
+      <input
+        type="datetime-local"
+        step="1"
+        aria-label="from"
+        value={local(shown[0])}
+        onChange={(event) => choose(event.currentTarget.value, local(shown[1]))}
+      />
+      <input
+        type="datetime-local"
+        step="1"
+        aria-label="to"
+        value={local(shown[1])}
+        onChange={(event) => choose(local(shown[0]), event.currentTarget.value)}
+      />
+      <button
+        type="button"
+        title="later (])"
+        disabled={address.to === ""}
+        onClick={() => go(moved(address, 1, Date.now()))}
+      >
+        ▶
+      </button>
+    </div>
+  );
+}
+
+/** Why there is nothing to see, and what helps. */
+function Trouble({ problem, stored, address, go }: Controls & { problem: Refused; stored: PageStatus | undefined }) {
+  const last = stored?.end_ns == null ? undefined : stored.end_ns / 1e6;
+  return (
+    <main>
+      <h1>mongosonar</h1>
+      <p class="bad" role="alert">
+        {visible(problem.message)}
+      </p>
+      {problem.reason !== "access" && last !== undefined && (
+        <Choice to={between(address, last - HOUR_MS, last)} go={go} isChosen={false}>
+          Show the last hour that is stored
+        </Choice>
+      )}
+    </main>
+  );
+}

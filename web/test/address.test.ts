@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+
+import { between, moved, read, span, written } from "../src/live/address";
+
+const NOW = Date.parse("2026-05-01T12:00:00Z");
+
+test("what an address says is read from it again", () => {
+  const hour = read("");
+  expect(hour).toEqual({ view: "incident", from: "-1h", to: "", zone: "" });
+  for (const address of [hour, { ...hour, view: "timeline" as const, zone: "UTC" }, between(hour, NOW - 5e3, NOW)])
+    expect(read(written(address))).toEqual(address);
+  expect(read("?view=toString&from=-7d")).toEqual({ ...hour, from: "-7d" });
+});
+
+test("a range has two ends, the first before the last", () => {
+  const of = (from: string, to = "") => span({ ...read(""), from, to }, NOW);
+  expect(of("-15m")).toEqual([NOW - 900_000, NOW]);
+  expect(of("2026-05-01T11:00:00Z", "2026-05-01T11:30:00Z")).toEqual([NOW - 3_600_000, NOW - 1_800_000]);
+  for (const [from, to] of [
+    ["-1y", ""],
+    ["yesterday", ""],
+    ["2026-05-01T13:00:00Z", ""],
+    ["2026-05-01T11:00:00Z", "2026-05-01T11:00:00Z"],
+  ] as const)
+    expect(of(from, to)).toBeUndefined();
+});
+
+test("a range moves by its own length, and never into the future", () => {
+  const hour = read("");
+  const earlier = moved(hour, -1, NOW);
+  expect([earlier.from, earlier.to]).toEqual(["2026-05-01T10:00:00Z", "2026-05-01T11:00:00Z"]);
+  const later = moved(moved(earlier, -1, NOW), 1, NOW);
+  expect(later).toEqual(earlier);
+  expect(moved(earlier, 1, NOW)).toEqual({ ...hour, from: "-3600s" });
+  const nonsense = { ...hour, from: "never" };
+  expect(moved(nonsense, 1, NOW)).toBe(nonsense);
+});
