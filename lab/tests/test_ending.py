@@ -40,9 +40,11 @@ class Soon:
     def delayed(self):
         """Seconds that their threads have waited for a processor (proc(5): schedstat), also those that have ended."""
         for pid in self.pids():
-            for task in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"):
-                with contextlib.suppress(OSError):
-                    self.delays[task] = int(task.read_text().split()[1])
+            # The process may end before its threads are listed.
+            with contextlib.suppress(OSError):
+                for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+                    with contextlib.suppress(OSError):
+                        self.delays[task] = int((task / "schedstat").read_text().split()[1])
         return sum(self.delays.values()) / 1e9
 
     def over(self):

@@ -405,7 +405,7 @@ def test_every_command_drops_its_privileges_after_what_takes_them_and_before_its
     program = labkit.put_as_mongod("threaded", tmp_path / "mongod")
     (tmp_path / "data").mkdir()
     (tmp_path / "keys.log").touch()
-    port, config = 28023, tmp_path / "agent.toml"
+    port, config = 28026, tmp_path / "agent.toml"
     config.write_text("[collectors]\nsplit = true\n")
     nobody = ["--uri", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=1"]
     queries = ["queries", "--port", port, "--json", "--duration", "1s"]
