@@ -2,7 +2,7 @@ import { h } from "preact";
 import { describe, expect, it } from "vitest";
 
 import { figures } from "../src/pages/history";
-import { ChangesView, cost, costWithin, gapSummary, gapWords, more } from "../src/parts/changes";
+import { ChangesView, cost, costWithin, gapSummary, gapWords, InShort, more } from "../src/parts/changes";
 import { charts, laneName, withoutLanes, yName } from "../src/parts/lanes";
 import { utc } from "../src/parts/time";
 import type { About, ChangeJson, ChangesReport, LaneJson, MomentJson } from "../src/report";
@@ -149,6 +149,25 @@ describe("what changed", () => {
       "27018: cache used rose",
     ]);
     expect(said({ moments: [moment([one!], [one!])] }).at(-1)).toBe("cache used rose");
+  });
+
+  it("says in short for what clients waited most; an application that is new adds its own operations", () => {
+    const changes = [
+      change("shape", "find shop.carts {} became slower", { cost_ns: 2e9 }),
+      change("application", "the application etl is new", { cost_ns: 9e9 }),
+      change("event", "an index was dropped", { cost_ns: 5e9 }),
+      change("shape", "find shop.people {} became faster", { cost_ns: -3e9 }),
+    ];
+    const short = (changes: ChangeJson[]) =>
+      text(h(InShort, { report: report({ moments: [moment(changes)] }), clock: utc() })).split("\n");
+    const { summary } = report({});
+    expect(short(changes)).toEqual([
+      summary,
+      "21:24:02 an index was dropped (5.00s more waiting)",
+      "21:24:02 find shop.carts {} became slower (2.00s more waiting)",
+    ]);
+    // The summary names it already.
+    expect(short(changes.slice(0, 2))).toEqual([summary]);
   });
 
   it("says the day of times in a span of several days", () => {

@@ -30,13 +30,17 @@ async function ask(path: string, options?: RequestInit): Promise<Response> {
   throw new Refused(problem.reason ?? "failed", problem.words ?? `the server answered with status ${answer.status}`);
 }
 
-/** Opens a session with the code behind the `#` of a link. */
-export async function openSession(): Promise<void> {
+/** Opens a session with the code behind the `#` of a link; returns why not if that is refused. */
+export async function openSession(): Promise<Refused | undefined> {
   const code = location.hash.slice(1);
-  if (code === "") return;
+  if (code === "") return undefined;
   // It works once, and is of no use in the history of the browser.
   history.replaceState(null, "", location.pathname + location.search);
-  await ask("api/v1/session", { method: "POST", headers: { Authorization: `Bearer ${code}` } });
+  const options = { method: "POST", headers: { Authorization: `Bearer ${code}` } };
+  return ask("api/v1/session", options).then(
+    () => undefined,
+    (error: Refused) => error,
+  );
 }
 
 export const status = async (): Promise<PageStatus> => (await ask("api/v1/status")).json() as Promise<PageStatus>;

@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Page } from "../page";
 import { visible } from "../parts/format";
+import { ChooseRange } from "../parts/lanes";
 import type { Report } from "../report";
 import { type Address, between, moved, RANGES, read, span, type View, VIEWS, written } from "./address";
 import { load, openSession, type PageStatus, Refused, status } from "./api";
@@ -19,15 +20,27 @@ function local(ms: number): string {
   return new Date(ms - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
+/** A document; pages draw one, so the next one gets a page of its own. */
+interface Shown {
+  report: Report;
+  number: number;
+}
+
+/** Why there is no document. A link that opened no session does not matter to who has one. */
+async function reason(error: unknown, session: Promise<Refused | undefined> | undefined): Promise<Refused> {
+  const refused = error instanceof Refused ? error : new Refused("failed", String(error));
+  return (refused.reason === "access" && (await session)) || refused;
+}
+
 export function LivePage() {
   const [address, setAddress] = useState(() => read(location.search));
-  const [report, setReport] = useState<Report>();
+  const [shown, show] = useState<Shown>();
   const [problem, setProblem] = useState<Refused>();
   const [stored, setStored] = useState<PageStatus>();
   const [isBusy, setBusy] = useState(true);
   const [isLive, setLive] = useState(false);
   const [turn, setTurn] = useState(0);
-  const session = useRef<Promise<void> | undefined>(undefined);
+  const session = useRef<Promise<Refused | undefined> | undefined>(undefined);
 
   useEffect(() => {
     const back = () => setAddress(read(location.search));
@@ -40,15 +53,15 @@ export function LivePage() {
       setBusy(true);
       try {
         await (session.current ??= openSession());
-        const [history, document] = [await status(), await load(address, stop.signal)];
+        const [history, report] = [await status(), await load(address, stop.signal)];
         if (stop.signal.aborted) return;
         setStored(history);
-        setReport(document);
+        show((before) => ({ report, number: (before?.number ?? 0) + 1 }));
         setProblem(undefined);
       } catch (error) {
         if (stop.signal.aborted) return;
-        setReport(undefined);
-        setProblem(error instanceof Refused ? error : new Refused("failed", String(error)));
+        show(undefined);
+        setProblem(await reason(error, session.current));
         // The range may lie where nothing is stored: say where something is.
         setStored(await status().catch(() => undefined));
       }
@@ -104,7 +117,11 @@ export function LivePage() {
         {isBusy ? "Loading …" : ""}
       </div>
       {problem && <Trouble problem={problem} stored={stored} address={address} go={go} />}
-      {report && <Page key={`${written(address)} ${turn}`} report={report} />}
+      {shown && (
+        <ChooseRange.Provider value={([from, to]) => go(between(address, from * 1e3, to * 1e3))}>
+          <Page key={shown.number} report={shown.report} />
+        </ChooseRange.Provider>
+      )}
     </>
   );
 }

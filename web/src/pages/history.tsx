@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 
-import { ChangesView, GapList, gapSummary } from "../parts/changes";
+import { ChangesView, GapList, gapSummary, InShort } from "../parts/changes";
 import type { Column } from "../parts/columns";
 import { count, duration, visible } from "../parts/format";
 import { TimelineView } from "../parts/lanes";
@@ -111,13 +111,14 @@ export function IncidentPage({ report }: { report: IncidentReport }) {
   const group = (name: string) => report.figures.filter(({ group }) => group === name);
   return (
     <Shell title="Incident" about={report.about} clock={clock}>
-      <section>
-        <h2>What changed</h2>
-        <ChangesView report={report.changes} clock={clock} />
-      </section>
+      <InShort report={report.changes} clock={clock} />
       <section>
         <h2>Timeline</h2>
         <TimelineView report={report.timeline} clock={clock} />
+      </section>
+      <section>
+        <h2>What changed</h2>
+        <ChangesView report={report.changes} clock={clock} rest />
       </section>
       <section>
         <h2>Queries</h2>

@@ -73,15 +73,33 @@ const Evidence = ({ lines }: { lines: readonly string[] }) => (
   </>
 );
 
+/** Whether queries became worse: an application that is new adds its own. */
+const isWorse = ({ kind, cost_ns }: ChangeJson): boolean => cost_ns > 0 && kind !== "application";
+
+/** The changes for which clients waited most, the longest first; one that brings its own operations is none. */
+export function worst({ moments }: Pick<ChangesReport, "moments">, most: number): ChangeJson[] {
+  const all = moments.flatMap(({ changes }) => changes.filter(isWorse));
+  return all.sort((one, other) => other.cost_ns - one.cost_ns).slice(0, most);
+}
+
+/** The answer in a few sentences: how much changed, and for what clients waited most. */
+export function InShort({ report, clock }: { report: ChangesReport; clock: Clock }) {
+  const [at, server] = [clockIn(clock, report.about), serverOf(report)];
+  const found = worst(report, 3);
+  const lines = found.map((one) => `${at(one.since_ns)} ${server(one)}${one.sentence} (${cost(one.cost_ns)})`);
+  return <Words tone="verdict" lines={[report.summary, ...(found.length > 1 ? lines : [])]} />;
+}
+
 function Statement({ change, style, effect }: { change: ChangeJson; style: Style; effect?: boolean }) {
   const command = effect ? "" : more(change, style.about);
   const figures = change.effects.filter(({ kind }) => kind === "series");
   return (
-    <div class={`words ${effect ? "effect" : change.cost_ns > 0 ? "bad" : "verdict"}`}>
+    <div class={`words ${effect ? "effect" : isWorse(change) ? "verdict worse" : "verdict"}`}>
       <p>
         {effect && "→ "}
         <b>{style.at(change.since_ns)}</b> {style.server(change)}
-        {visible(change.sentence)} {change.cost_ns !== 0 && <b>({costWithin(change.cost_ns, style.measuredNs)})</b>}
+        {visible(change.sentence)}{" "}
+        {change.cost_ns !== 0 && <b class="cost">({costWithin(change.cost_ns, style.measuredNs)})</b>}
       </p>
       <Evidence lines={change.evidence} />
       {change.effects
@@ -144,15 +162,15 @@ export const GapList = ({ gaps, clock }: { gaps: ChangesReport["gaps"]; clock: C
     </section>
   ) : null;
 
-/** All moments of change. */
-export function ChangesView({ report, clock }: { report: ChangesReport; clock: Clock }) {
+/** All moments of change; with `rest`, below their summary. */
+export function ChangesView({ report, clock, rest }: { report: ChangesReport; clock: Clock; rest?: boolean }) {
   const { start_ns, end_ns } = report.about;
   const isWhole = (moment: MomentJson) => moment.start_ns === start_ns && moment.end_ns === end_ns;
   const at = clockIn(clock, report.about);
   const server = serverOf(report);
   return (
     <>
-      <Words tone="verdict" lines={[report.summary]} />
+      {!rest && <Words tone="verdict" lines={[report.summary]} />}
       <p class="dim">{against(report, clock)}</p>
       <Words tone="bad" lines={[...gapSummary(report.gaps, clock), ...report.notes]} />
       {report.moments.map((moment, number) => {

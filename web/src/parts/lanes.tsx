@@ -1,6 +1,7 @@
 // A timeline: charts of figures on one axis, with the events as marks.
 
-import { useMemo, useState } from "preact/hooks";
+import { createContext } from "preact";
+import { useContext, useMemo, useState } from "preact/hooks";
 
 import type { EventJson, LaneJson, TimelineReport } from "../report";
 import { Chart, type Mark, type Range, type Series } from "./chart";
@@ -55,9 +56,13 @@ export const withoutLanes = ({
         `${title}: ${group === "internals" && internals_judged > 0 ? "no judged figure is over its limit" : "nothing observed"}.`,
     );
 
+/** What a page does with a part of its time that somebody has zoomed into; undefined where it can show no other time. */
+export const ChooseRange = createContext<((seconds: Range) => void) | undefined>(undefined);
+
 export function TimelineView({ report, clock }: { report: TimelineReport; clock: Clock }) {
   const extent: Range = [seconds(report.about.start_ns ?? 0), seconds(report.about.end_ns ?? 0)];
   const [range, setRange] = useState<Range | null>(null);
+  const choose = useContext(ChooseRange);
   const width = (extent[1] - extent[0]) / Math.max(report.parts, 1);
   const xs = useMemo(() => Array.from({ length: report.parts }, (_, at) => extent[0] + (at + 0.5) * width), []);
   const marks = useMemo(
@@ -66,6 +71,13 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
   );
   return (
     <>
+      {choose && range && (
+        <p>
+          <button type="button" onClick={() => choose(range)}>
+            show only {clock.full(range[0])} to {clock.time(range[1])}
+          </button>
+        </p>
+      )}
       <div class="charts timeline">
         {charts(report.lanes).map(([title, lanes]) => (
           <Chart
