@@ -6,8 +6,12 @@ const NOW = Date.parse("2026-05-01T12:00:00Z");
 
 test("what an address says is read from it again", () => {
   const hour = read("");
-  expect(hour).toEqual({ view: "incident", from: "-1h", to: "", zone: "" });
-  for (const address of [hour, { ...hour, view: "timeline" as const, zone: "UTC" }, between(hour, NOW - 5e3, NOW)])
+  expect(hour).toEqual({ view: "incident", from: "-1h", to: "", zone: "", by: "shape" });
+  for (const address of [
+    hour,
+    { ...hour, view: "queries" as const, zone: "UTC", by: "app" as const },
+    between(hour, NOW - 5e3, NOW),
+  ])
     expect(read(written(address))).toEqual(address);
   expect(read("?view=toString&from=-7d")).toEqual({ ...hour, from: "-7d" });
 });

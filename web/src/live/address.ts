@@ -1,8 +1,17 @@
 // What the address of the live page says: a link shows somebody else the same.
 
 /** Views, by the documents that they draw. */
-export const VIEWS = { incident: "Overview", "what-changed": "What changed", timeline: "Timeline" } as const;
+export const VIEWS = {
+  incident: "Overview",
+  queries: "Queries",
+  "what-changed": "What changed",
+  timeline: "Timeline",
+} as const;
 export type View = keyof typeof VIEWS;
+
+/** What rows of queries can be about. */
+export const GROUPINGS = ["shape", "namespace", "app", "client"] as const;
+export type Grouping = (typeof GROUPINGS)[number];
 
 /** Ranges that end now. */
 export const RANGES = ["15m", "1h", "6h", "24h", "7d", "30d"] as const;
@@ -15,6 +24,8 @@ export interface Address {
   to: string;
   /** The name of a time zone; empty for that of the browser. */
   zone: string;
+  /** What rows of queries are about. */
+  by: Grouping;
 }
 
 const UNITS_MS: Record<string, number> = { s: 1e3, m: 6e4, h: 36e5, d: 864e5 };
@@ -27,14 +38,16 @@ export function read(search: string): Address {
     from: given.get("from") ?? "-1h",
     to: given.get("to") ?? "",
     zone: given.get("zone") ?? "",
+    by: GROUPINGS.find((by) => by === given.get("by")) ?? "shape",
   };
 }
 
 /** The address, without what it would have anyway. */
-export function written({ view, from, to, zone }: Address): string {
+export function written({ view, from, to, zone, by }: Address): string {
   const parameters = new URLSearchParams({ view, from });
   if (to !== "") parameters.set("to", to);
   if (zone !== "") parameters.set("zone", zone);
+  if (by !== "shape") parameters.set("by", by);
   return `?${parameters.toString()}`;
 }
 

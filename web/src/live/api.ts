@@ -1,6 +1,6 @@
 // Asks the server of the page for its documents.
 
-import type { Report } from "../report";
+import type { QueriesDocument, Report } from "../report";
 import type { Address } from "./address";
 
 /** Why the server has not answered, in words. */
@@ -15,6 +15,7 @@ export class Refused extends Error {
 
 /** What the history has. */
 export interface PageStatus {
+  version: string;
   history: string;
   host: string | null;
   start_ns: number | null;
@@ -45,9 +46,18 @@ export async function openSession(): Promise<Refused | undefined> {
 
 export const status = async (): Promise<PageStatus> => (await ask("api/v1/status")).json() as Promise<PageStatus>;
 
+/** The most rows of queries. */
+const ROWS = "1000";
+
 /** The document of a view. */
-export async function load({ view, from, to, zone }: Address, signal: AbortSignal): Promise<Report> {
+export async function load(address: Address, signal: AbortSignal): Promise<Report | QueriesDocument> {
+  const { view, from, to, zone, by } = address;
   const parameters = new URLSearchParams({ from, zone: zone || Intl.DateTimeFormat().resolvedOptions().timeZone });
   if (to !== "") parameters.set("to", to);
-  return (await ask(`api/v1/${view}?${parameters.toString()}`, { signal })).json() as Promise<Report>;
+  if (view === "queries") {
+    parameters.set("by", by);
+    parameters.set("limit", ROWS);
+  }
+  const answer = await ask(`api/v1/${view}?${parameters.toString()}`, { signal });
+  return answer.json() as Promise<Report | QueriesDocument>;
 }

@@ -6,9 +6,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Page } from "../page";
 import { visible } from "../parts/format";
 import { ChooseRange } from "../parts/lanes";
-import type { Report } from "../report";
-import { type Address, between, moved, RANGES, read, span, type View, VIEWS, written } from "./address";
+import { Clock, seconds } from "../parts/time";
+import type { QueriesDocument, Report, ZoneObject } from "../report";
+import { type Address, between, GROUPINGS, moved, RANGES, read, span, type View, VIEWS, written } from "./address";
 import { load, openSession, type PageStatus, Refused, status } from "./api";
+import { QueriesView } from "./queries";
 
 /** How often a range that ends now is read again, in milliseconds: as often as a window is stored. */
 const REFRESH_MS = 10_000;
@@ -22,7 +24,9 @@ function local(ms: number): string {
 
 /** A document; pages draw one, so the next one gets a page of its own. */
 interface Shown {
-  report: Report;
+  report: Report | QueriesDocument;
+  history: PageStatus;
+  zone: string;
   number: number;
 }
 
@@ -56,7 +60,7 @@ export function LivePage() {
         const [history, report] = [await status(), await load(address, stop.signal)];
         if (stop.signal.aborted) return;
         setStored(history);
-        show((before) => ({ report, number: (before?.number ?? 0) + 1 }));
+        show((before) => ({ report, history, zone: address.zone, number: (before?.number ?? 0) + 1 }));
         setProblem(undefined);
       } catch (error) {
         if (stop.signal.aborted) return;
@@ -117,14 +121,49 @@ export function LivePage() {
         {isBusy ? "Loading …" : ""}
       </div>
       {problem && <Trouble problem={problem} stored={stored} address={address} go={go} />}
+      {address.view === "queries" && <Groupings address={address} go={go} />}
       {shown && (
         <ChooseRange.Provider value={([from, to]) => go(between(address, from * 1e3, to * 1e3))}>
-          <Page key={shown.number} report={shown.report} />
+          <Document key={shown.number} shown={shown} />
         </ChooseRange.Provider>
       )}
     </>
   );
 }
+
+/** The zone of the browser, or UTC, over a span in nanoseconds since 1970. */
+function zoneOver(name: string, ends: readonly [number, number]): ZoneObject {
+  const offset = (ns: number) => (name === "UTC" ? 0 : -60 * new Date(ns / 1e6).getTimezoneOffset());
+  return {
+    name: name || Intl.DateTimeFormat().resolvedOptions().timeZone,
+    utc_offsets_s: [offset(ends[0]), offset(ends[1])],
+  };
+}
+
+const isQueries = (report: Report | QueriesDocument): report is QueriesDocument =>
+  report.kind === "summary" || report.kind === "interval";
+
+function Document({ shown: { report, history, zone } }: { shown: Shown }): VNode {
+  if (!isQueries(report)) return <Page report={report} />;
+  const { start_ns, end_ns } = report;
+  const { version, host, history: source } = history;
+  const clock = new Clock(zoneOver(zone, [start_ns, end_ns]), seconds(start_ns), seconds(end_ns));
+  const about = { tool: "mongosonar", version, host, sources: [source], start_ns, end_ns };
+  return <QueriesView report={report} about={about} clock={clock} />;
+}
+
+const Groupings = ({ address, go }: Controls) => (
+  <nav class="live" aria-label="Rows">
+    <div>
+      <span class="dim">rows by</span>
+      {GROUPINGS.map((by) => (
+        <Choice key={by} to={{ ...address, by }} go={go} isChosen={by === address.by}>
+          {by}
+        </Choice>
+      ))}
+    </div>
+  </nav>
+);
 
 interface Controls {
   address: Address;
