@@ -66,7 +66,7 @@ fn a_link_opens_the_view_that_its_address_names() {
     for (view, words) in [
         ("incident", ["Overview</a>", "writes were locked by fsyncLock", "shop.carts"]),
         ("what-changed", ["What changed</h1>", "writes were locked by fsyncLock", "2026-11-21 21:22:40"]),
-        ("queries&by=namespace", ["Queries</h1>", "shop.carts</td>", "rows by"]),
+        ("queries&by=namespace", ["Queries</h1>", "shop.carts</div></td>", "rows by"]),
         ("timeline", ["Timeline</h1>", "election", "2026-11-21 21:22:40"]),
     ] {
         let link = serving.link(&format!("?view={view}&{span}"));
