@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
 
 use crate::pages::{browse_address, browser};
 use crate::support::*;
@@ -14,6 +14,8 @@ const DRAWN: [&str; 2] = ["--virtual-time-budget=10000", "--dump-dom"];
 /// A `serve` that runs until this is dropped.
 struct Serving {
     child: Child,
+    /// Open as long as it may write messages.
+    _messages: BufReader<ChildStderr>,
     folder: Folder,
     address: String,
 }
@@ -32,9 +34,11 @@ impl Serving {
         fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).unwrap();
         let mut serve = program(["serve", "--listen", "127.0.0.1:0", "--store"]);
         let mut child = serve.arg(&store).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let line = BufReader::new(child.stderr.take().unwrap()).lines().next().unwrap().unwrap();
-        let address = line.split_once("http://").unwrap().1.trim_end_matches('/').to_owned();
-        Self { child, folder, address }
+        let mut messages = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        messages.read_line(&mut line).unwrap();
+        let address = line.split_once("http://").unwrap().1.trim_end().trim_end_matches('/').to_owned();
+        Self { child, _messages: messages, folder, address }
     }
 
     /// A link that opens the page once, with these parameters.
