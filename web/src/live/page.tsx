@@ -16,11 +16,14 @@ import { QueriesView } from "./queries";
 const REFRESH_MS = 10_000;
 const HOUR_MS = 3_600_000;
 
-/** A moment as an input of the browser has it, in its zone. */
-function local(ms: number): string {
-  const date = new Date(ms);
-  return new Date(ms - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+/** A moment as an input of the browser has it: in its zone, or in UTC. */
+function inputText(ms: number, zone: string): string {
+  const offset = zone === "UTC" ? 0 : new Date(ms).getTimezoneOffset() * 60_000;
+  return new Date(ms - offset).toISOString().slice(0, 19);
 }
+
+/** The moment that an input of the browser has; not a number if it has none. */
+const momentOf = (text: string, zone: string): number => Date.parse(zone === "UTC" ? `${text}Z` : text);
 
 /** A document; pages draw one, so the next one gets a page of its own. */
 interface Shown {
@@ -207,10 +210,14 @@ const Views = ({ address, go }: Controls) => (
 
 function Ranges({ address, go }: Controls): VNode {
   const now = Date.now();
-  const shown = span(address, now) ?? [now - HOUR_MS, now];
+  const { zone } = address;
+  const [first, last] = (span(address, now) ?? [now - HOUR_MS, now]).map((ms) => inputText(ms, zone)) as [
+    string,
+    string,
+  ];
   const choose = (from: string, to: string) => {
-    const [first, last] = [Date.parse(from), Date.parse(to)];
-    if (first < last) go(between(address, first, last));
+    const [begin, end] = [momentOf(from, zone), momentOf(to, zone)];
+    if (begin < end) go(between(address, begin, end));
   };
   return (
     <div>
@@ -231,15 +238,15 @@ function Ranges({ address, go }: Controls): VNode {
         type="datetime-local"
         step="1"
         aria-label="from"
-        value={local(shown[0])}
-        onChange={(event) => choose(event.currentTarget.value, local(shown[1]))}
+        value={first}
+        onChange={(event) => choose(event.currentTarget.value, last)}
       />
       <input
         type="datetime-local"
         step="1"
         aria-label="to"
-        value={local(shown[1])}
-        onChange={(event) => choose(local(shown[0]), event.currentTarget.value)}
+        value={last}
+        onChange={(event) => choose(first, event.currentTarget.value)}
       />
       <button
         type="button"
