@@ -20,7 +20,7 @@ use crate::limits::PageRefusal;
 use crate::page::ServedPage;
 use crate::router::router;
 
-/// How often it is looked whether to stop.
+/// How often it checks whether to stop.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long nothing is accepted after that failed: until then some file descriptor may be free.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -73,7 +73,7 @@ async fn accept_all(listener: TcpListener, page: &Arc<ServedPage>, stop: &Atomic
         };
         let Ok(held) = connections.clone().try_acquire_owned() else {
             page.refused.add(PageRefusal::Connections);
-            // Whoever does not take it right away is not waited for.
+            // It does not wait for a client that does not take it right away.
             let _ = stream.into_std().and_then(|mut stream| stream.write(TOO_MANY_CONNECTIONS));
             continue;
         };
