@@ -174,7 +174,7 @@ impl<'a> Judgement<'a> {
         }
         let is_material = self.cost_ns().abs() >= least * self.after.seconds;
         let is_worth_a_look = is_material || self.moved_time() >= least * self.after.seconds;
-        if is_worth_a_look && let Some((way, p)) = self.latency() {
+        if is_worth_a_look && let Some((way, p)) = self.latency(sides) {
             add(way, p, self.onset().unwrap_or(first));
         }
         if is_material
@@ -266,7 +266,7 @@ impl<'a> Judgement<'a> {
     }
 
     /// Whether latencies changed since shortly before, and are not as usual.
-    fn latency(&self) -> Option<(ShapeWay, f64)> {
+    fn latency(&self, sides: &Sides<'_>) -> Option<(ShapeWay, f64)> {
         let (recent, after) = (&self.recent.figures.latency, self.calm());
         let parts = self.parts();
         if parts.len() < MIN_PARTS {
@@ -285,8 +285,11 @@ impl<'a> Judgement<'a> {
         let at = |q: f64| usual[((usual.len() - 1) as f64 * q).round() as usize];
         let (median, high) = (at(0.5), at(0.9));
         if to > from {
+            // The part of the time that grew may tell more than latencies that vary. Either test may find chance alone.
+            let splits = self.track.splits(sides).chance_of_growth(to - from);
+            let p = splits.map_or(shift.p, |grown| (2.0 * shift.p.min(grown)).min(1.0));
             // A checkpoint every minute is usual.
-            (to > high).then_some((ShapeWay::Slower, shift.p))
+            (to > high).then_some((ShapeWay::Slower, p))
         } else {
             // It was slower than usual, or it is faster than ever.
             let recovers = from > MIN_FACTOR * median;
@@ -490,7 +493,7 @@ impl<'a> Judgement<'a> {
             applications: self.applications(side),
             growth: self.growth(),
             pause_ns: is_again.then(|| since.since(self.before.figures.last_seen)),
-            split: self.track.split(slower_ns, sides).map(Box::new),
+            split: self.track.splits(sides).change(slower_ns, sides.alpha()).map(Box::new),
             ways,
         };
         let is_latency = |way: &ShapeWay| matches!(way, ShapeWay::Slower | ShapeWay::Faster | ShapeWay::Plan);

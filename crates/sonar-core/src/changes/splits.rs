@@ -30,39 +30,50 @@ impl ShapeSplits<'_> {
     /// Both sides, and what grew beyond chance, the most first; `None` if a side has fewer than [`MIN_CALLS`] divided
     /// operations. `slower_ns` is what the mean latency of all operations grew.
     pub fn change(&self, slower_ns: f64, alpha: f64) -> Option<SplitChange> {
-        let (before, after) = (merged(&self.recent), merged(&self.after));
-        if before.operations.min(after.operations) < MIN_CALLS {
-            return None;
-        }
-        let grown = self.grown(&before, &after, slower_ns, alpha);
+        let (before, after) = self.sides()?;
+        let candidates = self.candidates(&before, &after, slower_ns);
+        let p: Vec<f64> = candidates.iter().map(|(_, p)| *p).collect();
+        let found =
+            candidates.iter().zip(holm_at(&p, alpha)).filter(|(_, is_beyond_chance)| *is_beyond_chance);
+        let mut grown: Vec<SplitGrowth> =
+            found.map(|((what, _), _)| growth(*what, &before, &after)).collect();
+        grown.sort_by(|a, b| (b.after_ns - b.before_ns).total_cmp(&(a.after_ns - a.before_ns)));
         Some(SplitChange { before, after, grown })
     }
 
-    fn grown(&self, before: &RowSplit, after: &RowSplit, slower_ns: f64, alpha: f64) -> Vec<SplitGrowth> {
+    /// The probability that some part of the time grew as much by chance (0 to 1); `None` if a side has fewer than
+    /// [`MIN_CALLS`] divided operations, or no part grew.
+    pub fn chance_of_growth(&self, slower_ns: f64) -> Option<f64> {
+        let (before, after) = self.sides()?;
+        let candidates = self.candidates(&before, &after, slower_ns);
+        let least = candidates.iter().map(|(_, p)| *p).reduce(f64::min)?;
+        Some((least * candidates.len() as f64).min(1.0))
+    }
+
+    fn sides(&self) -> Option<(RowSplit, RowSplit)> {
+        let (before, after) = (merged(&self.recent), merged(&self.after));
+        (before.operations.min(after.operations) >= MIN_CALLS).then_some((before, after))
+    }
+
+    /// The parts of the time that grew, each with the probability that it did by chance.
+    fn candidates(&self, before: &RowSplit, after: &RowSplit, slower_ns: f64) -> Vec<(GrownTime, f64)> {
         let (usual, now) = (parts_of(&self.before), parts_of(&self.after));
         // The divided operations may be others than the slow ones.
         let whole = slower_ns.max(each(after, RowSplit::total_ns) - each(before, RowSplit::total_ns));
         if usual.len() < MIN_PARTS || slower_ns <= 0.0 {
             return Vec::new();
         }
-        let candidates: Vec<(GrownTime, f64)> = GrownTime::all()
-            .filter_map(|what| {
-                let mean = |split: &RowSplit| each(split, |split| what.ns(split));
-                let (from, to) = (mean(before), mean(after));
-                let mut values: Vec<f64> = usual.iter().map(mean).collect();
-                let p = chance_of_time(&values, to, now.len());
-                values.sort_by(f64::total_cmp);
-                let high = values[((values.len() - 1) as f64 * 0.9).round() as usize];
-                let is_material = to - from >= MIN_SHARE * whole;
-                (is_material && to >= MIN_FACTOR * from && to > high).then_some((what, p))
-            })
-            .collect();
-        let p: Vec<f64> = candidates.iter().map(|(_, p)| *p).collect();
-        let found =
-            candidates.iter().zip(holm_at(&p, alpha)).filter(|(_, is_beyond_chance)| *is_beyond_chance);
-        let mut grown: Vec<SplitGrowth> = found.map(|((what, _), _)| growth(*what, before, after)).collect();
-        grown.sort_by(|a, b| (b.after_ns - b.before_ns).total_cmp(&(a.after_ns - a.before_ns)));
-        grown
+        let grown = GrownTime::all().filter_map(|what| {
+            let mean = |split: &RowSplit| each(split, |split| what.ns(split));
+            let (from, to) = (mean(before), mean(after));
+            let mut values: Vec<f64> = usual.iter().map(mean).collect();
+            let p = chance_of_time(&values, to, now.len());
+            values.sort_by(f64::total_cmp);
+            let high = values[((values.len() - 1) as f64 * 0.9).round() as usize];
+            let is_material = to - from >= MIN_SHARE * whole;
+            (is_material && to >= MIN_FACTOR * from && to > high).then_some((what, p))
+        });
+        grown.collect()
     }
 }
 

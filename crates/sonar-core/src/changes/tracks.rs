@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::change::SplitChange;
 use super::commands;
 use super::holds::{Hold, Waited, is_write};
 use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, served};
@@ -139,17 +138,16 @@ impl<'a> ShapeTrack<'a> {
         held.or_else(|| test.longer_than_any().map(|stall| ShapeStall { is_held: false, stall }))
     }
 
-    pub fn split(&self, slower_ns: f64, sides: &Sides<'_>) -> Option<SplitChange> {
+    pub fn splits(&self, sides: &Sides<'_>) -> ShapeSplits<'a> {
         let of = |side: ComparedSpan, from: usize| {
             let known = self.splits.iter().filter(|(one, at, _)| *one == side && *at >= from);
             known.map(|(_, _, split)| *split).collect()
         };
-        let splits = ShapeSplits {
+        ShapeSplits {
             before: of(ComparedSpan::Before, 0),
             recent: of(ComparedSpan::Before, first_recent(sides)),
             after: of(ComparedSpan::After, 0),
-        };
-        splits.change(slower_ns, sides.alpha())
+        }
     }
 }
 

@@ -28,11 +28,20 @@ fn compare_with(figures: &[Moved<'_>], grown: (&[(TimePart, f64)], u64), events:
 
 /// The windows of these.
 fn windows_with(figures: &[Moved<'_>], (grown, from): (&[(TimePart, f64)], u64)) -> Vec<HistoryWindow> {
+    windows_of(figures, (grown, from), &|at| if at >= from { 9 * MS } else { MS })
+}
+
+/// The same with this latency of finds in each window, in nanoseconds.
+fn windows_of(
+    figures: &[Moved<'_>],
+    (grown, from): (&[(TimePart, f64)], u64),
+    latency_ns: &dyn Fn(u64) -> u64,
+) -> Vec<HistoryWindow> {
     let mut noise = Noise(23);
     (0..33)
         .map(|at| {
             let is_slow = at >= from;
-            let load = Load { latency_ns: if is_slow { 9 * MS } else { MS }, ..FIND };
+            let load = Load { latency_ns: latency_ns(at), ..FIND };
             let mut window = window(at, &[load, UPDATE], &mut noise);
             let start = window.window.start;
             for (metric, server, name, values) in figures {
@@ -119,6 +128,28 @@ fn a_cause_of_the_machine_explains_only_what_it_can_cause() {
             assert!(found.changes[0].cost_ns > 0.0);
         }
     }
+}
+
+#[test]
+fn a_part_of_the_time_that_grew_tells_that_latencies_did_although_they_vary() {
+    let cached: Vec<Moved<'_>> = vec![(metrics::MEMORY_CACHED, MACHINE, "", [8e9, 0.5e9])];
+    let varying = |at: u64| if at >= 30 { 15 * MS } else { MS * (2 + 6 * (at % 2)) };
+    // Whether the latencies are beyond chance does not show, unless the time for reads grew, too.
+    let read = [(TimePart::Read, GROWN_MS)];
+    for (grown, expected) in [(&read[..], vec![(MachineCause::PageCache, 1)]), (&[], vec![])] {
+        let windows = windows_of(&cached, (grown, 30), &varying);
+        let (before, after) = windows.split_at(30);
+        let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+        let found = find(&input, ComparisonKind::Block);
+        assert_eq!(causes(&found), expected, "{found:#?}");
+    }
+    // Where neither grew, nothing is found.
+    let usual = |at: u64| MS * (2 + 6 * (at % 2));
+    let windows = windows_of(&[], (&[(TimePart::Read, 0.0)], 30), &usual);
+    let (before, after) = windows.split_at(30);
+    let input = ChangeInput { before, after, later: &[], events: &[], alpha: ALPHA };
+    let found = find(&input, ComparisonKind::Block);
+    assert!(found.changes.is_empty(), "{found:#?}");
 }
 
 #[test]
