@@ -241,7 +241,8 @@ PACKET, RAW = 17, 3
 
 
 def sends_packets(thread, around):
-    """To an interface of its choice, by a ring that its process has open. Who has none tries it with a socket of his own."""
+    """To an interface of its choice, by a ring that its process has open, which sends nothing then. Who has none tries it with a
+    socket of his own."""
     table = pathlib.Path(f"/proc/{thread.process}/net/packet").read_text()
     of_rings = {row.split()[-1] for row in table.splitlines()[1:]}
     numbers = [number for number, inode in sockets(thread.process) if str(inode) in of_rings]

@@ -24,7 +24,7 @@ mod calls;
 
 use self::calls::{
     ACCEPTING, ATTACHING, ATTRIBUTES, CHANGES, CONNECTING, Call, DECODING, ESCALATION, LISTENING, MESSAGES,
-    NEW_FILES, OPENING, SOCKETS, Test,
+    NEW_FILES, OPENING, SENDING_PACKETS, SHARED_MAPPINGS, SOCKETS, Test,
 };
 use crate::classic_bpf::{Arithmetic, BpfAssembler, Condition, Instruction, JumpLabel, Operand, Width};
 use crate::sys_process::{self, Ruleset};
@@ -385,24 +385,76 @@ pub fn limit_files(read: &[&Path], write: &[&Path]) -> io::Result<()> {
 /// The kernel has no seccomp filters or refuses this one.
 pub fn confine(duty: Duty) -> io::Result<()> {
     let program = match duty {
-        Duty::Client => refuse(&[ESCALATION, ATTACHING, LISTENING, ACCEPTING, CHANGES, ATTRIBUTES]),
+        Duty::Client => refuse(&[
+            ESCALATION,
+            ATTACHING,
+            LISTENING,
+            ACCEPTING,
+            CHANGES,
+            ATTRIBUTES,
+            SENDING_PACKETS,
+            SHARED_MAPPINGS,
+        ]),
         Duty::Capturing => {
             refuse(&[ESCALATION, ATTACHING, LISTENING, ACCEPTING, CONNECTING, CHANGES, ATTRIBUTES])
         }
         Duty::Serving => refuse(&[ESCALATION, ATTACHING, SOCKETS, LISTENING, MESSAGES, CHANGES, ATTRIBUTES]),
-        Duty::Writing => {
-            refuse(&[ESCALATION, ATTACHING, SOCKETS, LISTENING, ACCEPTING, NEW_FILES, ATTRIBUTES])
+        Duty::Writing => refuse(&[
+            ESCALATION,
+            ATTACHING,
+            SOCKETS,
+            LISTENING,
+            ACCEPTING,
+            NEW_FILES,
+            ATTRIBUTES,
+            SENDING_PACKETS,
+        ]),
+        Duty::Storing => refuse(&[
+            ESCALATION,
+            ATTACHING,
+            SOCKETS,
+            LISTENING,
+            ACCEPTING,
+            MESSAGES,
+            NEW_FILES,
+            ATTRIBUTES,
+            SENDING_PACKETS,
+        ]),
+        Duty::Reading => refuse(&[
+            ESCALATION,
+            ATTACHING,
+            SOCKETS,
+            LISTENING,
+            ACCEPTING,
+            CHANGES,
+            ATTRIBUTES,
+            SENDING_PACKETS,
+        ]),
+        Duty::Observing => refuse(&[
+            ESCALATION,
+            ATTACHING,
+            SOCKETS,
+            LISTENING,
+            ACCEPTING,
+            MESSAGES,
+            CHANGES,
+            ATTRIBUTES,
+            SENDING_PACKETS,
+        ]),
+        Duty::Attaching => {
+            refuse(&[ESCALATION, SOCKETS, LISTENING, ACCEPTING, CHANGES, ATTRIBUTES, SENDING_PACKETS])
         }
-        Duty::Storing => {
-            refuse(&[ESCALATION, ATTACHING, SOCKETS, LISTENING, ACCEPTING, MESSAGES, NEW_FILES, ATTRIBUTES])
-        }
-        Duty::Reading => refuse(&[ESCALATION, ATTACHING, SOCKETS, LISTENING, ACCEPTING, CHANGES, ATTRIBUTES]),
-        Duty::Observing => {
-            refuse(&[ESCALATION, ATTACHING, SOCKETS, LISTENING, ACCEPTING, MESSAGES, CHANGES, ATTRIBUTES])
-        }
-        Duty::Attaching => refuse(&[ESCALATION, SOCKETS, LISTENING, ACCEPTING, CHANGES, ATTRIBUTES]),
         Duty::Showing => refuse(&[
-            ESCALATION, ATTACHING, SOCKETS, LISTENING, ACCEPTING, MESSAGES, CHANGES, ATTRIBUTES, OPENING,
+            ESCALATION,
+            ATTACHING,
+            SOCKETS,
+            LISTENING,
+            ACCEPTING,
+            MESSAGES,
+            CHANGES,
+            ATTRIBUTES,
+            OPENING,
+            SENDING_PACKETS,
         ]),
         Duty::Decoding => allow_only(DECODING),
     };

@@ -501,6 +501,8 @@ impl RingPlan {
             Some(libc::ENOMEM) => RingError::Memory { bytes, source },
             _ => RingError::System { call: "PACKET_RX_RING", source },
         })?;
+        // An old kernel cannot do that. Nothing here sends.
+        let _ = socket.stop_sending();
         let map = RingMap::new(&socket, self.block_bytes, self.blocks)
             .map_err(|source| RingError::Memory { bytes, source })?;
         for index in &self.promiscuous {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+use rustix::param::page_size;
 use rustix::time::{ClockId, clock_gettime};
 
 /// A C structure that is nothing but its bytes.
@@ -100,6 +101,28 @@ impl PacketSocket {
         self.set(libc::SOL_PACKET, libc::PACKET_RX_RING, request)
     }
 
+    /// Takes the socket's way to send: from now on the kernel sends only what stands in a ring for sending, which has room
+    /// for frames of 32 bytes, less than an Ethernet frame with an IP packet has, and which nobody maps
+    /// (`packet_sendmsg`, `tpacket_snd`; Linux: net/packet/af_packet.c). It can be called before the rings are mapped only.
+    ///
+    /// # Errors
+    /// The kernel refuses; before Linux 4.11 it has no such ring for TPACKET_V3.
+    pub(crate) fn stop_sending(&self) -> io::Result<()> {
+        // `struct tpacket3_hdr` and `struct sockaddr_ll`, rounded up as frames are: the smallest that the kernel takes.
+        const FRAME_BYTES: usize = 80;
+        let block_bytes = page_size();
+        let request = libc::tpacket_req3 {
+            tp_block_size: block_bytes as u32,
+            tp_block_nr: 1,
+            tp_frame_size: FRAME_BYTES as u32,
+            tp_frame_nr: (block_bytes / FRAME_BYTES) as u32,
+            tp_retire_blk_tov: 0,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        self.set(libc::SOL_PACKET, libc::PACKET_TX_RING, &request)
+    }
+
     /// Packets received and dropped since the last call: the kernel resets the counts.
     pub(crate) fn take_statistics(&self) -> io::Result<libc::tpacket_stats_v3> {
         let zero = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
@@ -178,7 +201,7 @@ pub(crate) fn map_shared(of: RawFd, length: usize) -> io::Result<NonNull<u8>> {
 pub(crate) const BLOCK_STATUS_OFFSET: usize = 8;
 
 impl RingMap {
-    /// Maps the ring of `socket`, which must have been given one of exactly this size.
+    /// Maps the receive ring of `socket`, which must have been given one of exactly this size.
     ///
     /// Nothing needs to touch or lock its memory beforehand: the kernel has allocated all pages when the ring is given
     /// (`packet_set_ring`) and enters each into the page table when it is mapped (`vm_insert_page` in `packet_mmap`, Linux:
@@ -188,7 +211,16 @@ impl RingMap {
             .checked_mul(block_count)
             .filter(|_| block_size >= 4096)
             .ok_or(io::ErrorKind::InvalidInput)?;
-        let start = map_shared(socket.raw(), length)?;
+        // All rings of a socket are mapped at once, or none. The one for sending is the second, and has one page.
+        let sending = page_size();
+        let start = match map_shared(socket.raw(), length + sending) {
+            Ok(start) => {
+                // SAFETY: these pages are part of the new mapping, and nothing refers to them.
+                unsafe { libc::munmap(start.add(length).as_ptr().cast(), sending) };
+                start
+            }
+            Err(_) => map_shared(socket.raw(), length)?,
+        };
         Ok(Self { start, block_size, block_count })
     }
 

@@ -332,6 +332,16 @@ pub(super) const OPENING: &[Call] = &[
 /// From `asm-generic/mman-common.h`; the argument of `mmap` and `mprotect` is their third.
 const EXECUTABLE: Test = Test::Without(2, libc::PROT_EXEC as u32);
 
+/// A mapping that changes no file, and is no ring of a socket that captures.
+const UNSHARED: Test = Test::Without(3, libc::MAP_SHARED as u32);
+
+/// What would let a socket that captures send: see `PacketSocket::stop_sending`.
+pub(super) const SENDING_PACKETS: &[Call] =
+    &[(libc::SYS_setsockopt, Test::Except(1, &[libc::SOL_PACKET as u32]))];
+
+/// The same by the rings for sending, which a thread maps that adopts rings of a helper.
+pub(super) const SHARED_MAPPINGS: &[Call] = &[(libc::SYS_mmap, UNSHARED)];
+
 /// The call of eBPF that says what the kernel counts of a program that is open.
 const PROGRAM_FIGURES: &[u32] = &[15];
 
@@ -342,6 +352,7 @@ pub(super) const DECODING: &[Call] = &[
     #[cfg(target_arch = "x86_64")]
     always(libc::SYS_poll),
     (libc::SYS_getsockopt, Test::Among(1, &[libc::SOL_SOCKET as u32, libc::SOL_PACKET as u32])),
+    (libc::SYS_setsockopt, Test::Among(1, &[libc::SOL_SOCKET as u32])),
     (libc::SYS_setsockopt, Test::Among(2, &[libc::SO_ATTACH_FILTER as u32])),
     // The name of an interface by its number, at an open socket.
     (libc::SYS_ioctl, Test::Among(1, &[libc::SIOCGIFNAME as u32])),
@@ -356,6 +367,7 @@ pub(super) const DECODING: &[Call] = &[
     always(libc::SYS_ftruncate),
     always(libc::SYS_brk),
     (libc::SYS_mmap, EXECUTABLE),
+    (libc::SYS_mmap, UNSHARED),
     (libc::SYS_mprotect, EXECUTABLE),
     always(libc::SYS_munmap),
     always(libc::SYS_mremap),

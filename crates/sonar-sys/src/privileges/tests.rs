@@ -301,6 +301,24 @@ fn sockets_that_are_open_or_made_in_pairs_lead_nowhere() {
 }
 
 #[test]
+fn a_socket_that_captures_gets_no_way_to_send() {
+    const OPTIONS: &[(libc::c_long, [libc::c_long; 2])] =
+        &[(libc::SYS_setsockopt, [-1, libc::SOL_PACKET as _])];
+    for duty in NOT_DECODING.into_iter().chain([Duty::Decoding]) {
+        // The one opens sockets that capture, the other has none in its process.
+        let may = matches!(duty, Duty::Capturing | Duty::Serving);
+        let errors = thread::spawn(move || {
+            confined_to(duty)();
+            OPTIONS
+                .iter()
+                .map(|(number, arguments)| sys_process::fails(*number, *arguments))
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(errors.join().unwrap(), [Some(if may { libc::EBADF } else { libc::EPERM })], "{duty:?}");
+    }
+}
+
+#[test]
 fn connections_are_taken_only_by_what_serves_and_only_at_sockets_that_listen() {
     const ACCEPTING: &[(libc::c_long, [libc::c_long; 2])] =
         &[(libc::SYS_accept, [-1, 0]), (libc::SYS_accept4, [-1, 0])];

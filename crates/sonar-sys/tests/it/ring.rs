@@ -627,6 +627,23 @@ fn a_ring_of_another_process_loses_nothing() {
 }
 
 #[test]
+fn a_ring_sends_nothing() {
+    let Some(namespace) = Namespace::new() else { return };
+    let (socket, layout) = open(&namespace, config(&["lo"], &[])).hand_over();
+    // It is bound to this interface, so that it needs no address.
+    let frame = [0x88; 60];
+    for _ in 0..2 {
+        let sent = rustix::io::write(&socket, &frame);
+        assert!(!matches!(sent, Ok(1..)), "{sent:?}");
+    }
+    // Nor by whoever has adopted it.
+    let adopted = Ring::adopt(socket.try_clone().unwrap(), &layout).unwrap();
+    let sent = rustix::io::write(&socket, &frame);
+    assert!(!matches!(sent, Ok(1..)), "{sent:?}");
+    drop(adopted);
+}
+
+#[test]
 fn failures_to_open_a_ring_are_reported() {
     let Some(here) = Namespace::new() else { return };
     let error = |config: RingConfig| here.run(move || Ring::open(&config)).unwrap_err();
