@@ -351,35 +351,105 @@ def test_a_missed_end_does_not_blind_a_thread_on_a_stock_kernel():
     assert done.code == 0 and "1 passed" in done.out and "skipped" not in done.out, done
 
 
-@pytest.mark.vm
-def test_both_ways_of_tracing_on_a_stock_kernel_record_exactly_the_accesses(tmp_path):
-    """The same oracle on ext4 where fentry works, tracing VFS functions and system calls."""
+# A shell that reads files, each closed at once. It forks nothing: a child would be followed as a mongod too.
+READS = "read go; while [ $1 != --dbpath ]; do n=0; while [ $n != 100 ]; do n=$((n + 1)); read line < /mnt/db/db$1/collection-$n.wt; done; shift; done; read go"
+
+# Each runs in the same virtual machine, which takes a while to boot. The clock is set last.
+BOTH_WAYS = """
+head -c 16777216 /dev/urandom > /mnt/data
+for way in vfs calls; do
+    rm -f /tmp/fifo /tmp/stderr; mkfifo /tmp/fifo; touch /tmp/stderr
+    echo 3 > /proc/sys/vm/drop_caches
+    ( WAIT=1 oracle /mnt/data < /tmp/fifo > /tmp/list-$way 2> /dev/null ) &
+    exec 9> /tmp/fifo
+    until pidof oracle > /dev/null; do sleep 1; done
+    mongosonar io record --way $way --dbpath /mnt --pid $(pidof oracle) /tmp/$way.msio 2> /tmp/stderr &
+    until grep -q mongosonar: /tmp/stderr; do sleep 1; done
+    echo go >&9
+    wait
+    exec 9>&-
+    grep recording /tmp/stderr
+    mongosonar io report --each /tmp/$way.msio > /tmp/each-$way
+done
+"""
+RESTART = """
+mkdir /mnt/db
+for d in 0 1 2 3 4 5 6 7 8 9; do
+    mkdir /mnt/db/db$d
+    for n in $(seq 100); do echo 12 > /mnt/db/db$d/collection-$n.wt; done
+done
+cp /bin/busybox /tmp/mongod
+mkfifo /tmp/one /tmp/two
+( exec -a sh /tmp/mongod /bin/reads 0 1 2 3 4 --dbpath /mnt/db < /tmp/one ) &
+exec 8> /tmp/one
+until [ "$(cat /proc/$!/comm)" = mongod ]; do sleep 1; done
+mongosonar io record --way vfs --dbpath /mnt/db /tmp/reads.msio 2> /tmp/restart-stderr &
+tracer=$!
+until grep -q Ctrl-C /tmp/restart-stderr; do sleep 1; done
+echo go >&8
+sleep 2
+echo end >&8
+until grep -q 'waiting for the next mongod' /tmp/restart-stderr; do sleep 1; done
+( exec -a sh /tmp/mongod /bin/reads 5 6 7 8 9 --dbpath /mnt/db < /tmp/two ) &
+second=$!
+exec 9> /tmp/two
+until grep -q "process $second is a mongod that has started: it is followed" /tmp/restart-stderr; do sleep 1; done
+echo go >&9
+sleep 2
+echo end >&9
+until [ $(grep -c 'has ended' /tmp/restart-stderr) = 2 ]; do sleep 1; done
+kill -TERM $tracer
+wait
+cat /tmp/restart-stderr
+mongosonar io report --each /tmp/reads.msio > /tmp/each-restart
+"""
+CLOCK = """
+echo 12 > /mnt/clock
+mkfifo /tmp/clock-fifo
+sh -c 'while read go; do read line < /mnt/clock; done' < /tmp/clock-fifo &
+exec 9> /tmp/clock-fifo
+mongosonar io record --pid $! /tmp/kept.msio 2> /tmp/clock-stderr 9>&- &
+tracer=$!
+until grep -q Ctrl-C /tmp/clock-stderr; do sleep 1; done
+reads() { for n in 1 2 3; do echo go >&9; sleep 1; done; }
+reads
+date -s '2031-01-01 00:00:00'
+reads
+exec 9>&-
+kill -TERM $tracer || true
+wait $tracer
+mongosonar io report --each /tmp/kept.msio > /tmp/each-clock
+"""
+SCRIPTS = {"both-ways": BOTH_WAYS, "restart": RESTART, "clock": CLOCK}
+
+
+@pytest.fixture(scope="module")
+def stock_kernel(tmp_path_factory):
+    """What `io` recorded where fentry works: in each of the scripts, of which the output says how it ended."""
     if not ORACLE.exists():
         pytest.skip("the oracle was not built: liburing-dev is not installed")
-    program = tmp_path / "mongosonar"
+    folder = tmp_path_factory.mktemp("stock")
+    program = folder / "mongosonar"
     subprocess.run(["strip", "-g", "-o", program, MONGOSONAR], check=True)
-    script = """
-        mke2fs /dev/vda > /dev/null 2>&1
-        mount -t ext4 /dev/vda /mnt
-        head -c 16777216 /dev/urandom > /mnt/data
-        for way in vfs calls; do
-            rm -f /tmp/fifo /tmp/stderr; mkfifo /tmp/fifo; touch /tmp/stderr
-            echo 3 > /proc/sys/vm/drop_caches
-            ( WAIT=1 oracle /mnt/data < /tmp/fifo > /tmp/list-$way 2> /dev/null ) &
-            exec 9> /tmp/fifo
-            until pidof oracle > /dev/null; do sleep 1; done
-            mongosonar io record --way $way --dbpath /mnt --pid $(pidof oracle) /tmp/$way.msio 2> /tmp/stderr &
-            until grep -q mongosonar: /tmp/stderr; do sleep 1; done
-            echo go >&9
-            wait
-            exec 9>&-
-            grep recording /tmp/stderr
-            mongosonar io report --each /tmp/$way.msio > /tmp/each-$way
-        done
-    """
+    (folder / "reads").write_text(READS)
+    files = [(program, "/bin/mongosonar"), (ORACLE, "/bin/oracle"), (folder / "reads", "/bin/reads")]
+    whole = "mke2fs /dev/vda > /dev/null 2>&1\nmount -t ext4 /dev/vda /mnt\n"
+    for name, script in SCRIPTS.items():
+        (folder / name).write_text(script)
+        files.append((folder / name, f"/bin/{name}"))
+        whole += f"code=0; sh -e /bin/{name} || code=$?; echo {name}: exit code $code\n"
     taken = [f"/tmp/{what}-{way}" for what in ("list", "each") for way in ("vfs", "calls")]
-    done = vm.run(script, files=[(program, "/bin/mongosonar"), (ORACLE, "/bin/oracle")], disks=[64], take=taken)
+    taken += ["/tmp/each-restart", "/tmp/restart-stderr", "/tmp/each-clock"]
+    done = vm.run(whole, files=files, disks=[64], take=taken)
     assert done.code == 0, done
+    return done
+
+
+@pytest.mark.vm
+def test_both_ways_of_tracing_on_a_stock_kernel_record_exactly_the_accesses(stock_kernel):
+    """The same oracle on ext4 where fentry works, tracing VFS functions and system calls."""
+    done = stock_kernel
+    assert "both-ways: exit code 0" in done.out, done
     assert "VFS functions (fentry/fexit) into" in done.out and "system calls (raw tracepoints)" in done.out, done
     for way in ("vfs", "calls"):
         lines = done.taken[f"/tmp/list-{way}"].decode().splitlines()
@@ -391,6 +461,41 @@ def test_both_ways_of_tracing_on_a_stock_kernel_record_exactly_the_accesses(tmp_
         faults = [access for access in seen if access[0] == "fault"]
         # A kernel this old has no tracepoint for faults; at the VFS functions they have a latency.
         assert bool(faults) == (way == "vfs") and all(int(access[4]) > 0 for access in faults)
+
+
+@pytest.mark.vm
+def test_a_clock_that_is_set_counts_for_what_is_recorded_afterwards(stock_kernel):
+    done = stock_kernel
+    assert "clock: exit code 0" in done.out, done
+    rows = [line.split("\t") for line in done.taken["/tmp/each-clock"].decode().splitlines()]
+    at = [rows[0].index(name) for name in ("start_ns", "file")]
+    begun = [
+        int(start) for start, file in ([row[column] for column in at] for row in rows[1:]) if file.endswith("clock")
+    ]
+    later = datetime.datetime(2031, 1, 1, tzinfo=datetime.UTC).timestamp() * 1e9
+    assert begun[0] < later <= begun[-1], begun
+
+
+@pytest.mark.vm
+def test_at_vfs_functions_a_restart_is_followed_and_files_have_names(stock_kernel):
+    """At VFS functions no descriptor is known, so each path has to be searched. A shell named mongod reads files, and
+    another shell after it."""
+    done = stock_kernel
+    assert "restart: exit code 0" in done.out, done
+    output = done.taken["/tmp/restart-stderr"].decode()
+    rows = [line.split("\t") for line in done.taken["/tmp/each-restart"].decode().splitlines()]
+    at = [rows[0].index(name) for name in ("file", "kind", "offset", "asked", "given")]
+    seen = collections.Counter(tuple(row[column] for column in at) for row in rows[1:])
+    # The shell reads one byte at a time.
+    expected = {
+        (f"/mnt/db/db{folder}/collection-{n}.wt", "read", str(offset), "1", "1"): 1
+        for folder in range(10)
+        for n in range(1, 101)
+        for offset in range(3)
+    }
+    assert seen == expected, output
+    assert " 3000 accesses recorded, 0 lost" in output and "left out" not in output
+    assert output.count("is followed") == 1, output
 
 
 @pytest.mark.vm
@@ -469,103 +574,3 @@ def test_readahead_on_a_stock_kernel_equals_the_bytes_it_counts_as_fetched(tmp_p
         # The kernel also counts the file system's own blocks.
         assert brought <= fetched < brought + (128 << 10), (way, brought, fetched)
         assert wasted == brought - given > 0 and file["reads"]["bytes"] == given, (way, wasted)
-
-
-@pytest.mark.vm
-def test_a_clock_that_is_set_counts_for_what_is_recorded_afterwards(tmp_path):
-    program = tmp_path / "mongosonar"
-    subprocess.run(["strip", "-g", "-o", program, MONGOSONAR], check=True)
-    script = """
-        mke2fs /dev/vda > /dev/null 2>&1
-        mount -t ext4 /dev/vda /mnt
-        echo 12 > /mnt/data
-        mkfifo /tmp/fifo
-        sh -c 'while read go; do read line < /mnt/data; done' < /tmp/fifo &
-        exec 9> /tmp/fifo
-        mongosonar io record --pid $! /tmp/kept.msio 2> /tmp/stderr 9>&- &
-        tracer=$!
-        until grep -q Ctrl-C /tmp/stderr; do sleep 1; done
-        reads() { for n in 1 2 3; do echo go >&9; sleep 1; done; }
-        reads
-        date -s '2031-01-01 00:00:00'
-        reads
-        exec 9>&-
-        kill -TERM $tracer || true
-        wait $tracer
-        mongosonar io report --each /tmp/kept.msio > /tmp/each
-    """
-    done = vm.run(script, files=[(program, "/bin/mongosonar")], disks=[64], take=["/tmp/each"])
-    assert done.code == 0, done
-    rows = [line.split("\t") for line in done.taken["/tmp/each"].decode().splitlines()]
-    at = [rows[0].index(name) for name in ("start_ns", "file")]
-    begun = [
-        int(start) for start, file in ([row[column] for column in at] for row in rows[1:]) if file.endswith("data")
-    ]
-    later = datetime.datetime(2031, 1, 1, tzinfo=datetime.UTC).timestamp() * 1e9
-    assert begun[0] < later <= begun[-1], begun
-
-
-@pytest.mark.vm
-def test_at_vfs_functions_a_restart_is_followed_and_files_have_names(tmp_path):
-    """At VFS functions no descriptor is known, so each path has to be searched. A shell named mongod reads files, each
-    closed at once, and another shell after it. It forks nothing: a child would be followed as a mongod too."""
-    program = tmp_path / "mongosonar"
-    subprocess.run(["strip", "-g", "-o", program, MONGOSONAR], check=True)
-    reads = tmp_path / "reads"
-    reads.write_text(
-        "read go; while [ $1 != --dbpath ]; do n=0; while [ $n != 100 ]; do n=$((n + 1)); read line < /mnt/db/db$1/collection-$n.wt; done; shift; done; read go"
-    )
-    script = """
-        mke2fs /dev/vda > /dev/null 2>&1
-        mount -t ext4 /dev/vda /mnt
-        mkdir /mnt/db
-        for d in 0 1 2 3 4 5 6 7 8 9; do
-            mkdir /mnt/db/db$d
-            for n in $(seq 100); do echo 12 > /mnt/db/db$d/collection-$n.wt; done
-        done
-        cp /bin/busybox /tmp/mongod
-        mkfifo /tmp/one /tmp/two
-        ( exec -a sh /tmp/mongod /bin/reads 0 1 2 3 4 --dbpath /mnt/db < /tmp/one ) &
-        exec 8> /tmp/one
-        until [ "$(cat /proc/$!/comm)" = mongod ]; do sleep 1; done
-        mongosonar io record --way vfs --dbpath /mnt/db /tmp/reads.msio 2> /tmp/stderr &
-        tracer=$!
-        until grep -q Ctrl-C /tmp/stderr; do sleep 1; done
-        echo go >&8
-        sleep 2
-        echo end >&8
-        until grep -q 'waiting for the next mongod' /tmp/stderr; do sleep 1; done
-        ( exec -a sh /tmp/mongod /bin/reads 5 6 7 8 9 --dbpath /mnt/db < /tmp/two ) &
-        second=$!
-        exec 9> /tmp/two
-        until grep -q "process $second is a mongod that has started: it is followed" /tmp/stderr; do sleep 1; done
-        echo go >&9
-        sleep 2
-        echo end >&9
-        until [ $(grep -c 'has ended' /tmp/stderr) = 2 ]; do sleep 1; done
-        kill -TERM $tracer
-        wait
-        cat /tmp/stderr
-        mongosonar io report --each /tmp/reads.msio > /tmp/each
-    """
-    done = vm.run(
-        script,
-        files=[(program, "/bin/mongosonar"), (reads, "/bin/reads")],
-        disks=[64],
-        take=["/tmp/each", "/tmp/stderr"],
-    )
-    assert done.code == 0 and "/tmp/stderr" in done.taken, done
-    output = done.taken["/tmp/stderr"].decode()
-    rows = [line.split("\t") for line in done.taken["/tmp/each"].decode().splitlines()]
-    at = [rows[0].index(name) for name in ("file", "kind", "offset", "asked", "given")]
-    seen = collections.Counter(tuple(row[column] for column in at) for row in rows[1:])
-    # The shell reads one byte at a time.
-    expected = {
-        (f"/mnt/db/db{folder}/collection-{n}.wt", "read", str(offset), "1", "1"): 1
-        for folder in range(10)
-        for n in range(1, 101)
-        for offset in range(3)
-    }
-    assert seen == expected, output
-    assert " 3000 accesses recorded, 0 lost" in output and "left out" not in output
-    assert output.count("is followed") == 1, output

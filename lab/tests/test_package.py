@@ -1,6 +1,7 @@
 """The packages: what is in them, installing, upgrading, removing and purging them in a clean Debian, and the service in
 its sandbox under a real systemd. They contain the program under test, so nothing is built but the packages."""
 
+import fcntl
 import gzip
 import hashlib
 import json
@@ -36,13 +37,25 @@ def build(folder, **environment):
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
 
+def built_once(factory, name, **environment):
+    """The folder with packages that are built once for all workers of a run, and what was said of it."""
+    base = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    folder, said = base / name, base / f"{name}.txt"
+    with open(base / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            done = build(folder, **environment)
+            assert done.returncode == 0, done.stderr
+            said.write_text(done.stderr)
+    return folder, said.read_text()
+
+
 @pytest.fixture(scope="session")
 def packaged(tmp_path_factory):
     """The folder with the packages of the program under test, as `make package` makes it, and what that said."""
-    folder = tmp_path_factory.mktemp("packages")
-    done = build(folder)
-    assert done.returncode == 0, done.stderr
-    return folder, done.stderr
+    return built_once(tmp_path_factory, "packages")
 
 
 @pytest.fixture(scope="session")
@@ -54,10 +67,7 @@ def packages(packaged):
 @pytest.fixture(scope="session")
 def newer(tmp_path_factory):
     """The same as a higher version."""
-    folder = tmp_path_factory.mktemp("newer")
-    done = build(folder, VERSION="99.1.0")
-    assert done.returncode == 0, done.stderr
-    return folder
+    return built_once(tmp_path_factory, "newer", VERSION="99.1.0")[0]
 
 
 def only(folder, pattern):

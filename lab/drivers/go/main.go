@@ -188,7 +188,7 @@ func basics(ctx context.Context, db *mongo.Database) error {
 		return err
 	}
 	var many, large []any
-	for i := 1; i <= 300; i++ {
+	for i := 1; i <= 150; i++ {
 		many = append(many, d{{Key: "_id", Value: i}, {Key: "n", Value: i % 7}, {Key: "tag", Value: fmt.Sprint("t", i%5)},
 			{Key: "sub", Value: d{{Key: "x", Value: i}, {Key: "y", Value: bson.A{i, i + 1}}}}})
 	}
@@ -215,7 +215,7 @@ func basics(ctx context.Context, db *mongo.Database) error {
 		{one("n", 3), options.Find().SetProjection(one("tag", 1)).SetSort(one("_id", -1)).SetSkip(2).SetLimit(5)},
 		{d{{Key: "n", Value: gte2}, {Key: "tag", Value: "t1"}}, options.Find()},
 		{d{{Key: "tag", Value: "t1"}, {Key: "n", Value: gte2}}, options.Find()},
-		{one("_id", one("$lt", 200)), options.Find().SetBatchSize(30)},
+		{one("_id", one("$lt", 100)), options.Find().SetBatchSize(30)},
 		{one("_id", one("$in", ids[:1])), options.Find()},
 		{one("_id", one("$in", ids[:5])), options.Find()},
 		{one("_id", one("$in", ids)), options.Find()},
@@ -344,7 +344,7 @@ func pool(ctx context.Context, db *mongo.Database) error {
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			for turn := range 20 {
+			for turn := range 18 {
 				_, inserting := pool.InsertOne(ctx, d{{Key: "w", Value: worker}, {Key: "t", Value: turn}})
 				cursor, err := pool.Find(ctx, d{{Key: "w", Value: worker}, {Key: "t", Value: one("$lte", turn)}},
 					options.Find().SetBatchSize(10))

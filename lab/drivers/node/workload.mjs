@@ -66,14 +66,14 @@ const range = (count, make) => Array.from({ length: count }, (_, i) => make(i));
 async function basics(db) {
   const items = db.collection('items');
   await items.insertOne({ _id: 0, kind: 'single' });
-  await items.insertMany(range(300, (i) => ({ _id: i + 1, n: i % 7, tag: `t${i % 5}`, sub: { x: i, y: [i, i + 1] } })));
+  await items.insertMany(range(150, (i) => ({ _id: i + 1, n: i % 7, tag: `t${i % 5}`, sub: { x: i, y: [i, i + 1] } })));
   // In a collection of their own: the server reads whole collections, so they would slow down everything else.
   await db.collection('large').insertMany(range(8, (i) => ({ _id: 1000 + i, pad: 'x'.repeat(400_000) })));
   await items.find({ n: 3 }).toArray();
   await items.find({ n: 3 }, { projection: { tag: 1 } }).sort({ _id: -1 }).skip(2).limit(5).toArray();
   await items.find({ n: { $gte: 2 }, tag: 't1' }).toArray();
   await items.find({ tag: 't1', n: { $gte: 2 } }).toArray();
-  await items.find({ _id: { $lt: 200 } }).batchSize(30).toArray();
+  await items.find({ _id: { $lt: 100 } }).batchSize(30).toArray();
   for (const width of [1, 5, 40]) await items.find({ _id: { $in: range(width, (i) => i) } }).toArray();
   await items.find({ $or: [{ n: 1 }, { tag: 't2' }] }).toArray();
   await items.find({ tag: /^t[12]/ }).toArray();
@@ -140,7 +140,7 @@ async function unacknowledged(db, witness) {
 
 async function worker(db, number) {
   const pool = db.collection('pool');
-  for (let turn = 0; turn < 20; turn++) {
+  for (let turn = 0; turn < 18; turn++) {
     await pool.insertOne({ w: number, t: turn });
     await pool.find({ w: number, t: { $lte: turn } }, { batchSize: 10 }).toArray();
     await pool.updateOne({ w: number, t: turn }, { $set: { done: true } });

@@ -88,7 +88,7 @@ def basics(db):
     items = db.items
     items.insert_one({"_id": 0, "kind": "single"})
     items.insert_many(
-        [{"_id": i, "n": i % 7, "tag": f"t{i % 5}", "sub": {"x": i, "y": [i, i + 1]}} for i in range(1, 301)]
+        [{"_id": i, "n": i % 7, "tag": f"t{i % 5}", "sub": {"x": i, "y": [i, i + 1]}} for i in range(1, 151)]
     )
     # In a collection of their own: the server reads whole collections, so they would slow down everything else.
     db.large.insert_many([{"_id": 1000 + i, "pad": "x" * 400_000} for i in range(8)])
@@ -96,7 +96,7 @@ def basics(db):
     list(items.find({"n": 3}, {"tag": 1}).sort("_id", -1).skip(2).limit(5))
     list(items.find({"n": {"$gte": 2}, "tag": "t1"}))
     list(items.find({"tag": "t1", "n": {"$gte": 2}}))
-    list(items.find({"_id": {"$lt": 200}}).batch_size(30))
+    list(items.find({"_id": {"$lt": 100}}).batch_size(30))
     for width in (1, 5, 40):
         list(items.find({"_id": {"$in": list(range(width))}}))
     list(items.find({"$or": [{"n": 1}, {"tag": "t2"}]}))
@@ -143,7 +143,7 @@ def writes(db):
         items.bulk_write, [InsertOne({"_id": "b4"}), InsertOne({"_id": 1}), InsertOne({"_id": 2})], ordered=False
     )
     # The server reads the whole collection for each.
-    items.bulk_write([UpdateOne({"_id": i}, {"$set": {"bulk": i}}) for i in range(40)], ordered=False)
+    items.bulk_write([UpdateOne({"_id": i}, {"$set": {"bulk": i}}) for i in range(15)], ordered=False)
 
 
 def errors(db):
@@ -176,7 +176,7 @@ def unacknowledged(db, witness):
 
 
 def worker(db, number):
-    for turn in range(25):
+    for turn in range(18):
         db.pool.insert_one({"w": number, "t": turn})
         list(db.pool.find({"w": number, "t": {"$lte": turn}}, batch_size=10))
         db.pool.update_one({"w": number, "t": turn}, {"$set": {"done": True}})

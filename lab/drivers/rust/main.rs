@@ -169,7 +169,7 @@ async fn drain(cursor: mongodb::error::Result<Cursor<Document>>) -> mongodb::err
 async fn basics(db: &Database) -> Outcome<()> {
     let items = db.collection::<Document>("items");
     items.insert_one(doc! { "_id": 0, "kind": "single" }).await?;
-    let many = (1..=300).map(
+    let many = (1..=150).map(
         |i| doc! { "_id": i, "n": i % 7, "tag": format!("t{}", i % 5), "sub": { "x": i, "y": [i, i + 1] } },
     );
     items.insert_many(many).await?;
@@ -193,7 +193,7 @@ async fn basics(db: &Database) -> Outcome<()> {
     let sorted =
         items.find(doc! { "n": 3 }).projection(doc! { "tag": 1 }).sort(doc! { "_id": -1 }).skip(2).limit(5);
     drain(sorted.await).await?;
-    drain(items.find(doc! { "_id": { "$lt": 200 } }).batch_size(30).await).await?;
+    drain(items.find(doc! { "_id": { "$lt": 100 } }).batch_size(30).await).await?;
     items.find_one(doc! { "_id": "absent" }).await?;
     items.count_documents(doc! { "n": 2 }).await?;
     items.estimated_document_count().await?;
@@ -252,7 +252,7 @@ async fn cursors(db: &Database) -> Outcome<()> {
 
 async fn worker(db: &Database, number: i32) -> mongodb::error::Result<()> {
     let pool = db.collection::<Document>("pool");
-    for turn in 0..20 {
+    for turn in 0..18 {
         pool.insert_one(doc! { "w": number, "t": turn }).await?;
         drain(pool.find(doc! { "w": number, "t": { "$lte": turn } }).batch_size(10).await).await?;
         pool.update_one(doc! { "w": number, "t": turn }, doc! { "$set": { "done": true } }).await?;

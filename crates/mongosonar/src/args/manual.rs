@@ -23,13 +23,17 @@ pub fn completions(command: &mut Command, shell: clap_complete::Shell) -> Result
 /// Ends the help of each command with the exit codes, and lets its numbers be negative, so that a wrong one is answered
 /// with what is accepted.
 pub fn with_exit_codes(command: Command) -> Command {
+    ending_with(command, &exit::help())
+}
+
+fn ending_with(command: Command, exit_codes: &str) -> Command {
     let command = command.mut_args(|arg| if is_number(&arg) { arg.allow_hyphen_values(true) } else { arg });
     let before = command.get_after_long_help().or(command.get_after_help());
     // Without escape sequences there is nothing to strip, which took most of the time of a start.
     let before = before.map(|text| format!("{}\n\n", text.ansi())).unwrap_or_default();
     command
-        .after_long_help(format!("{before}{}", exit::help()))
-        .mut_subcommands(|one| if one.get_name() == "help" { one } else { with_exit_codes(one) })
+        .after_long_help(format!("{before}{exit_codes}"))
+        .mut_subcommands(|one| if one.get_name() == "help" { one } else { ending_with(one, exit_codes) })
 }
 
 /// Whether the value of an option is a number, a size or a time.

@@ -134,6 +134,11 @@ mod tests {
         passes
     }
 
+    /// The same request with another number.
+    fn numbered(request: &[u8], id: u32) -> Vec<u8> {
+        [&request[..4], &id.to_le_bytes(), &request[8..]].concat()
+    }
+
     #[test]
     fn requests_are_dropped_in_the_order_of_arrival_whatever_their_time() {
         let settings = Settings { show_values: true, ..Settings::default() };
@@ -143,7 +148,8 @@ mod tests {
         decoder.stages.pairing.arrivals = Arrivals::start_at(u32::MAX - 10_000);
         let mut talks: Vec<Conversation> = (0..100).map(conversation).collect();
         let filter = doc! {"a": {"$in": vec!["x".repeat(200); 9]}};
-        let find = |id| message(id, 0, &doc! {"find": "orders", "filter": filter.clone(), "$db": "shop"});
+        let request = message(0, 0, &doc! {"find": "orders", "filter": filter, "$db": "shop"});
+        let find = |id| numbered(&request, id);
         let passes =
             take_back_in_time((&mut decoder, &mut seen), &mut talks, (ConversationEnd::Client, &find), 400);
         let coverage = decoder.coverage();
@@ -167,12 +173,12 @@ mod tests {
         let (mut decoder, mut seen) =
             (Decoder::new(settings, Arc::new(Shared::share(16))), Collected::default());
         let filter = doc! {"a": {"$in": vec!["x".repeat(200); 9]}};
+        let request = message(0, 0, &doc! {"find": "orders", "filter": filter, "$db": "shop"});
         let mut most = 0;
         for number in 0..20_000 {
             let mut talk = conversation(number);
             for id in 0..3 {
-                let find = doc! {"find": "orders", "filter": filter.clone(), "$db": "shop"};
-                talk.send(ConversationEnd::Client, &message(id, 0, &find));
+                talk.send(ConversationEnd::Client, &numbered(&request, id));
             }
             take(&mut decoder, &mut seen, &mut talk);
             if number % 500 == 0 {

@@ -511,13 +511,18 @@ mod tests {
     }
 
     /// The operations of one request with its reply, which are cut after `head` bytes.
-    fn cut(asked: &bson::Document, answer: &bson::Document, head: usize) -> (Collected, Coverage) {
+    /// A request, and the reply to it, as messages.
+    fn exchange(asked: &bson::Document, answer: &bson::Document) -> [Vec<u8>; 2] {
+        [message(1, 0, asked), message(2, 1, answer)]
+    }
+
+    fn cut([asked, answer]: &[Vec<u8>; 2], head: usize) -> (Collected, Coverage) {
         let mut server = Told::new(1, Some([SERVER, CLIENT]));
         let (mut decoder, mut seen) = (decoder(), Collected::default());
-        for (message, received) in [(message(1, 0, asked), true), (message(2, 1, answer), false)] {
+        for (message, received) in [(asked, true), (answer, false)] {
             let parts = match message.len() > head + 2_048 {
-                true => server.cut(received, &message, head).to_vec(),
-                false => vec![server.tell(PlaintextEvent::Part { received }, &message)],
+                true => server.cut(received, message, head).to_vec(),
+                false => vec![server.tell(PlaintextEvent::Part { received }, message)],
             };
             parts.iter().for_each(|part| decoder.plaintext(part, &mut seen));
         }
@@ -539,9 +544,10 @@ mod tests {
     #[test]
     fn a_request_with_long_documents_in_its_command_is_named_by_its_end() {
         let asked = doc! {"insert": "orders", "documents": documents(4_000), "ordered": true, "$db": "shop"};
+        let both = exchange(&asked, &doc! {"n": 100, "ok": 1.0});
         // Cut inside a document, inside its length, between two.
         for head in 16_384..20_500 {
-            let (seen, _) = cut(&asked, &doc! {"n": 100, "ok": 1.0}, head);
+            let (seen, _) = cut(&both, head);
             assert_eq!((&*seen.operations[0].1, seen.operations[0].2), ("insert", "ok"), "{head}");
             let shapes: Vec<_> =
                 seen.window.shapes.iter().map(|row| row.shape().collection.to_string()).collect();
@@ -554,11 +560,12 @@ mod tests {
         let asked = doc! {"find": "orders", "filter": {}, "$db": "shop"};
         let reply = |ok: f64| {
             let cursor = doc! {"firstBatch": documents(900), "id": 0_i64, "ns": "shop.orders"};
-            doc! {"cursor": cursor, "ok": ok, "code": 11_601}
+            exchange(&asked, &doc! {"cursor": cursor, "ok": ok, "code": 11_601})
         };
+        let (good, bad) = (reply(1.0), reply(0.0));
         for head in (16_384..18_000).step_by(7) {
-            assert_eq!(cut(&asked, &reply(1.0), head).0.operations[0].2, "ok", "{head}");
-            assert_eq!(cut(&asked, &reply(0.0), head).0.operations[0].2, "failed", "{head}");
+            assert_eq!(cut(&good, head).0.operations[0].2, "ok", "{head}");
+            assert_eq!(cut(&bad, head).0.operations[0].2, "failed", "{head}");
         }
     }
 
@@ -567,6 +574,6 @@ mod tests {
         let asked = doc! {"insert": "orders", "documents": [], "$db": "shop"};
         let error = |n: i32| doc! {"index": n, "code": 11_000, "errmsg": "x".repeat(900)};
         let answer = doc! {"n": 0, "writeErrors": (0..100).map(error).collect::<Vec<_>>(), "ok": 1.0};
-        assert_eq!(cut(&asked, &answer, 16_384).0.operations[0].2, "unknown");
+        assert_eq!(cut(&exchange(&asked, &answer), 16_384).0.operations[0].2, "unknown");
     }
 }

@@ -1,5 +1,7 @@
 //! Runs the state machine of the kernel's side on events of a test, as an ordinary program.
 
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -42,40 +44,41 @@ pub struct Outcome {
     pub outside: Vec<(u32, [u64; PARTS])>,
 }
 
-/// The compiled program; its file goes with it.
-struct Program(PathBuf);
-
-impl Program {
-    fn compile() -> Self {
-        static COMPILED: AtomicU32 = AtomicU32::new(0);
-        let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        // Tests of one process may run at the same time.
-        let number = COMPILED.fetch_add(1, Ordering::Relaxed);
-        let name = format!("split-replay-{}-{number}", std::process::id());
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let status = Command::new("clang")
-            .args(["-O1", "-Wall", "-Werror", "-fsanitize=undefined", "-fsanitize-trap=undefined"])
-            .arg("-I")
-            .arg(crate_folder.join("../../bpf"))
-            .arg(crate_folder.join("tests/it/split/replay.c"))
-            .arg("-o")
-            .arg(&program)
-            .status();
-        assert!(status.unwrap().success());
-        Self(program)
+/// The program of `replay.c`, compiled once for all tests: each is a process of its own.
+fn program() -> PathBuf {
+    static COMPILED: AtomicU32 = AtomicU32::new(0);
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (source, headers) = (crate_folder.join("tests/it/split/replay.c"), crate_folder.join("../../bpf"));
+    let mut read: Vec<PathBuf> = fs::read_dir(&headers).unwrap().map(|entry| entry.unwrap().path()).collect();
+    read.retain(|path| path.extension() == Some("h".as_ref()));
+    read.push(source.clone());
+    read.sort();
+    let mut hasher = DefaultHasher::new();
+    read.iter().for_each(|path| fs::read(path).unwrap().hash(&mut hasher));
+    let program =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("split-replay-{:016x}", hasher.finish()));
+    if program.exists() {
+        return program;
     }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok();
-    }
+    // Others may compile it at the same time, in this process, too. Each of them is whole before it has the name.
+    let number = COMPILED.fetch_add(1, Ordering::Relaxed);
+    let compiled = program.with_extension(format!("{}-{number}", std::process::id()));
+    let status = Command::new("clang")
+        .args(["-O1", "-Wall", "-Werror", "-fsanitize=undefined", "-fsanitize-trap=undefined"])
+        .arg("-I")
+        .arg(headers)
+        .arg(source)
+        .arg("-o")
+        .arg(&compiled)
+        .status();
+    assert!(status.unwrap().success());
+    fs::rename(&compiled, &program).unwrap();
+    program
 }
 
 /// Feeds the machine with lines of `replay.c`.
 pub fn divide(events: &[String]) -> Outcome {
-    let program = Program::compile();
-    let mut child = Command::new(&program.0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new(program()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let output = std::thread::scope(|scope| {
         scope.spawn(move || input.write_all((events.join("\n") + "\n").as_bytes()).unwrap());
