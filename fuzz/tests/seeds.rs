@@ -8,7 +8,7 @@ use sonar_fuzz::mutate::{Random, mutate};
 use sonar_fuzz::targets::TARGETS;
 
 /// So many changed inputs for each target. With `LONG=1`, libFuzzer has minutes for each.
-const CHANGED: usize = 2_000;
+const CHANGED: usize = 1_000;
 
 /// Runs a target with an input. One that fails is left where libFuzzer leaves those that it finds.
 fn run(name: &str, input: &[u8]) {

@@ -201,7 +201,8 @@ fn fates(count: usize, fate: impl Strategy<Value = Fate>) -> impl Strategy<Value
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() }
+    let cases = if std::env::var_os("LONG").is_some() { 512 } else { 64 };
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {
