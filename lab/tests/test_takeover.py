@@ -282,6 +282,10 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
             labkit.wait_until(lambda: served(store, port), "an answer of the page")
             add(child.pid, "serve", settled(child.pid, ["page", "page-answer", "stop"], []))
             assert labkit.stop(child) == 0
+        log = FIXTURES / "mongod-4.0-mixed/mongod.log.gz"
+        with started(["serve", log, "--listen", "127.0.0.1:0"], tmp_path) as child:
+            add(child.pid, "serve with files", settled(child.pid, ["page", "stop"], ["sonar-remover"]))
+            assert labkit.stop(child) == 0
         config = f'[collectors]\nsplit = true\n[[server]]\nport = {PORT}\nuri = "{uri}"\n'
         (tmp_path / "agent").mkdir()
         with agent(tmp_path / "agent", config) as running:

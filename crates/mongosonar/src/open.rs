@@ -42,6 +42,6 @@ pub fn run(args: &OpenArgs) -> Result<u8> {
             "no page is served at {address} ({error}): start `mongosonar serve{suffix}`, or name its --listen"
         )
     })?;
-    println!("{}", link(address, &token)?);
+    println!("{}", link(address, &token, None)?);
     Ok(OK)
 }

@@ -296,6 +296,7 @@ mod right {
     pub const WRITE_FILE: u64 = 1 << 1;
     pub const READ_FILE: u64 = 1 << 2;
     pub const READ_DIR: u64 = 1 << 3;
+    pub const REMOVE_DIR: u64 = 1 << 4;
     pub const REMOVE_FILE: u64 = 1 << 5;
     pub const MAKE_REG: u64 = 1 << 8;
     /// All of version 1; version 2 adds `REFER`, version 3 `TRUNCATE`, version 5 `IOCTL_DEV`.
@@ -355,23 +356,37 @@ pub fn refuse_changes(signals: bool) -> io::Result<()> {
 /// [`io::ErrorKind::Unsupported`] if the kernel has no Landlock or it is switched off; else the kernel refuses.
 pub fn limit_files(read: &[&Path], write: &[&Path]) -> io::Result<()> {
     let version = landlock_version()?;
-    let all = right::known(version);
-    let tcp = 0b11;
-    let (network, bytes) = if version >= 4 { (tcp, 16) } else { (0, 8) };
-    // Ctrl-Z stops the whole process group, which only the agent, without a terminal, need not do.
-    let (scoped, bytes) = scopes(version, !write.is_empty()).unwrap_or((0, bytes));
-    let rules = sys_process::landlock_ruleset(&Ruleset { files: all, network, scoped }, bytes)?;
     let reading = right::READING;
     let writing = reading
         | right::WRITE_FILE
         | right::MAKE_REG
         | right::REMOVE_FILE
         | if version >= 3 { right::TRUNCATE } else { 0 };
-    for (folders, access) in [(read, reading), (write, writing)] {
-        for folder in folders {
+    limit(version, &[(read, reading), (write, writing)], !write.is_empty())
+}
+
+/// Limits the calling thread, by Landlock, to listing and removing what is below a folder.
+///
+/// # Errors
+/// As [`limit_files`].
+pub fn limit_to_removing(folder: &Path) -> io::Result<()> {
+    let removing = right::READ_DIR | right::REMOVE_FILE | right::REMOVE_DIR;
+    limit(landlock_version()?, &[(&[folder], removing)], true)
+}
+
+/// Limits the calling thread to these rights below these folders, and to no TCP; `signals` as for [`refuse_changes`].
+fn limit(version: u32, rights: &[(&[&Path], u64)], signals: bool) -> io::Result<()> {
+    let tcp = 0b11;
+    let (network, bytes) = if version >= 4 { (tcp, 16) } else { (0, 8) };
+    // Ctrl-Z stops the whole process group, which only the agent, without a terminal, need not do.
+    let (scoped, bytes) = scopes(version, signals).unwrap_or((0, bytes));
+    let rules =
+        sys_process::landlock_ruleset(&Ruleset { files: right::known(version), network, scoped }, bytes)?;
+    for (folders, access) in rights {
+        for folder in *folders {
             // A missing folder needs no rule.
             if let Ok(folder) = File::open(folder) {
-                sys_process::landlock_allow(&rules, folder.as_fd(), access)?;
+                sys_process::landlock_allow(&rules, folder.as_fd(), *access)?;
             }
         }
     }

@@ -1,9 +1,11 @@
 //! The arguments of `mongosonar serve`, and those that `mongosonar open` has too.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::args::values::number;
 use crate::history::StoreArgs;
 
 /// Examples for the help.
@@ -11,6 +13,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   sudo mongosonar serve                       the agent's history; `open` prints a link
   mongosonar serve --store ./copy             a copy of a history, from another host
+  mongosonar serve wire.pcap.gz mongod.log    files of an incident, without an agent
   mongosonar serve --listen 127.0.0.1:9000    at another port
   mongosonar serve --allow-host db1.example   behind a reverse proxy that serves it under this name";
 
@@ -20,8 +23,14 @@ const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Add
 /// The arguments of `serve`.
 #[derive(Args, Debug, Clone)]
 pub struct ServeArgs {
+    /// Captures, logs, files or folders of diagnostic.data and recordings of io record of the same time, in place of the history of an agent
+    #[arg(value_name = "FILE", conflicts_with = "store")]
+    pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub page: PageArgs,
+    /// Port of the server whose logs, among the files, do not state it
+    #[arg(long, short, value_name = "PORT", requires = "files", value_parser = number(1..=u16::MAX, 27_017))]
+    pub port: Option<u16>,
     /// Answer requests that name this host too, as those that a reverse proxy passes on; repeat it for several
     #[arg(long, value_name = "HOST")]
     pub allow_host: Vec<String>,

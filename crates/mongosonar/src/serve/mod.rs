@@ -1,6 +1,7 @@
 //! `mongosonar serve`: the history of an agent as a page, and as JSON for programs.
 
 pub mod args;
+mod files;
 pub mod token_file;
 
 use std::io::{self, IsTerminal};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use sonar_core::history::Span;
 use sonar_core::{HistoryReader, Timestamp};
 use sonar_serve::{
     AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PageProblem,
@@ -19,12 +21,13 @@ use sonar_store::SqliteHistory;
 use sonar_view::agent::AgentStatus;
 
 pub use self::args::ServeArgs;
+use self::files::ReplayedFiles;
 use crate::agent;
 use crate::args::when;
 use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep, start_thread};
 use crate::exit::{self, OK};
-use crate::history::StoredHistory;
+use crate::history::{StoreArgs, StoredHistory};
 use crate::page;
 use crate::stop::{self, StopBehavior};
 
@@ -33,13 +36,25 @@ const READ_TOKEN_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &ServeArgs) -> Result<u8> {
-    let folder = args.page.store.folder();
+    let replayed = match args.files.is_empty() {
+        true => None,
+        false => Some(ReplayedFiles::replay(&args.files, args.port)?),
+    };
+    let store = match &replayed {
+        Some(replayed) => StoreArgs { store: Some(replayed.folder().to_owned()) },
+        None => args.page.store.clone(),
+    };
+    let folder = store.folder();
     // If there is none, that is said here.
-    StoredHistory::open(&args.page.store)?;
+    let history = StoredHistory::open(&store)?;
+    // What was replayed has ended; the history of an agent goes on.
+    let shown = replayed.as_ref().map(|_| history.view().map(|view| view.extent())).transpose()?;
+    drop(history);
     let token = token_file::obtain(folder)?;
     start_order::take(StartStep::Opened);
     let address = args.page.address();
-    let listener = TcpListener::bind(address).with_context(|| format!("cannot serve at {address}"))?;
+    let listener = TcpListener::bind(address)
+        .with_context(|| format!("cannot serve at {address} (--listen 127.0.0.1:0 takes a free port)"))?;
     let address = listener.local_addr().context("cannot serve")?;
     SqliteHistory::prepare_reading(folder);
     let stop = stop::listen_confined(StopBehavior::Prompt, || {
@@ -58,9 +73,10 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     ));
     eprintln!("mongosonar: serving the history in {} at http://{address}/", folder.display());
     if io::stdout().is_terminal() {
-        println!("{}", link(address, &token)?);
+        println!("{}", link(address, &token, shown)?);
     } else {
-        eprintln!("mongosonar: `mongosonar open` prints a link that opens it");
+        let listen = args.page.listen.map_or_else(String::new, |_| format!(" --listen {address}"));
+        eprintln!("mongosonar: `mongosonar open{listen}{}` prints a link that opens it", store.suffix());
     }
     let (served, flag) = (page.clone(), stop.flag().clone());
     let thread =
@@ -73,12 +89,13 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     Ok(OK)
 }
 
-/// The address that opens a page once.
+/// The address that opens a page once, with this span; with the time that it shows by itself without one.
 ///
 /// # Errors
 /// This system has no random bytes.
-pub fn link(address: SocketAddr, token: &AccessToken) -> Result<String> {
-    Ok(format!("http://{address}/#{}", token.link_code(when::now())?))
+pub fn link(address: SocketAddr, token: &AccessToken, shown: Option<Span>) -> Result<String> {
+    let parameters = shown.map_or_else(String::new, |span| format!("?from={}&to={}", span.from, span.to));
+    Ok(format!("http://{address}/{parameters}#{}", token.link_code(when::now())?))
 }
 
 /// Gives a page each new token, until it has ended. Where none can be read, nobody may ask.

@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Stdio};
+use std::time::Duration;
 
 use crate::pages::{browse_address, browser};
 use crate::support::*;
@@ -16,8 +18,9 @@ struct Serving {
     child: Child,
     /// Open as long as it may write messages.
     _messages: BufReader<ChildStderr>,
-    folder: Folder,
+    store: PathBuf,
     address: String,
+    _folder: Folder,
 }
 
 impl Serving {
@@ -32,19 +35,28 @@ impl Serving {
         }
         // A folder that others can write to gets no token.
         fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).unwrap();
-        let mut serve = program(["serve", "--listen", "127.0.0.1:0", "--store"]);
-        let mut child = serve.arg(&store).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::start(folder, &["--store".as_ref(), &store])
+    }
+
+    /// Serves what these arguments name.
+    fn start(folder: Folder, arguments: &[&Path]) -> Self {
+        let mut serve = program(["serve", "--listen", "127.0.0.1:0"]);
+        let mut child = serve.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut messages = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        messages.read_line(&mut line).unwrap();
-        let address = line.split_once("http://").unwrap().1.trim_end().trim_end_matches('/').to_owned();
-        Self { child, _messages: messages, folder, address }
+        let mut said = String::new();
+        while !said.contains("http://") {
+            assert_ne!(messages.read_line(&mut said).unwrap(), 0, "{said}");
+        }
+        let (before, address) = said.split_once(" at http://").unwrap();
+        let store = before.rsplit_once("serving the history in ").unwrap().1.into();
+        let address = address.trim_end().trim_end_matches('/').to_owned();
+        Self { child, _messages: messages, store, address, _folder: folder }
     }
 
     /// A link that opens the page once, with these parameters.
     fn link(&self, parameters: &str) -> String {
         let mut open = program(["open", "--listen", &self.address, "--store"]);
-        let output = open.arg(self.folder.path("store")).output().unwrap();
+        let output = open.arg(&self.store).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         text(&output.stdout).trim().replace("/#", &format!("/{parameters}#"))
     }
@@ -52,6 +64,9 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
         signal(&self.child, "INT");
         let ended = self.child.wait();
         assert!(std::thread::panicking() || ended.unwrap().success(), "it ends without an error");
@@ -100,4 +115,58 @@ fn a_range_of_which_nothing_is_stored_leads_to_one_of_which_something_is() {
         "{html}"
     );
     assert!(html.contains("from=2026-11-21T20%3A27%3A40Z&amp;to=2026-11-21T21%3A27%3A40Z"), "{html}");
+}
+
+/// Waits until what was replayed is gone: another process removes it once `serve` has ended.
+fn wait_until_removed(store: &Path) {
+    for _ in 0..6_000 {
+        if !store.exists() {
+            return;
+        }
+        // span: between two looks
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} is still there", store.display());
+}
+
+#[test]
+fn files_are_served_without_an_agent_and_leave_nothing() {
+    let (capture, log) = (recording("mongod-4.0-mixed"), fixture("mongod-4.0-mixed/mongod.log.gz"));
+    let serving = Serving::start(Folder::new("served-files"), &[&capture, &log]);
+    let store = serving.store.clone();
+    let mode = fs::metadata(&store).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let mut queries = program(["report", "--utc", "--from", "2000-01-01", "--json", "--store"]);
+    let output = queries.arg(&store).output().unwrap();
+    assert!(text(&output.stdout).contains("shop"), "{output:?}");
+    if let Some(browser) = browser() {
+        let folder = Folder::new("served-files-browser");
+        let html = browse_address(browser, &folder, &serving.link(""), &DRAWN);
+        assert!(html.contains("Show the last hour that is stored"), "{html}");
+    }
+    drop(serving);
+    wait_until_removed(&store);
+}
+
+#[test]
+fn files_that_are_served_are_removed_also_if_it_is_killed() {
+    let log = fixture("mongod-4.0-mixed/mongod.log.gz");
+    let mut serving = Serving::start(Folder::new("served-killed"), &[&log]);
+    signal(&serving.child, "KILL");
+    serving.child.wait().unwrap();
+    wait_until_removed(&serving.store);
+}
+
+#[test]
+fn files_that_hold_nothing_are_said_and_nothing_is_served() {
+    let folder = Folder::new("served-nothing");
+    let file = folder.file("notes.txt", b"nothing of a server\n");
+    let mut serve = program(["serve", "--listen", "127.0.0.1:0"]);
+    let output = serve.arg(&file).env("TMPDIR", folder.path("")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("notes.txt") && said.contains("nothing of these files can be shown"), "{said}");
+    let left = fs::read_dir(folder.path("")).unwrap().flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).filter(|name| name != "notes.txt").collect();
+    assert!(left.is_empty(), "{left:?}");
 }
