@@ -16,7 +16,10 @@ use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{Duty, limit_to_removing};
 
 use crate::confinement::privileges::{self, HELPER_BYTES, HelperTask};
+use crate::stop::Signals;
 
+/// How often to look whether the replay has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often, and how many times, to try to remove the store: a replay that was interrupted may still write there.
 const REMOVE_EVERY: Duration = Duration::from_millis(100);
 const REMOVE_TRIES: u32 = 100;
@@ -28,12 +31,13 @@ pub struct ReplayedFiles {
 }
 
 impl ReplayedFiles {
-    /// Replays captures, logs, and files or folders of `diagnostic.data`, and says on standard error what came of it. `port`
-    /// is that of the server whose logs do not state it. Call it before any thread is started.
+    /// Replays captures, logs, and files or folders of `diagnostic.data`, and says on standard error what came of it; `None`
+    /// if a signal asked to stop before that was done. `port` is that of the server whose logs do not state it. Call it
+    /// before any thread is started.
     ///
     /// # Errors
     /// No folder can be made, or nothing can be replayed.
-    pub fn replay(files: &[PathBuf], port: Option<u16>) -> Result<Self> {
+    pub fn replay(files: &[PathBuf], port: Option<u16>, signals: &Signals) -> Result<Option<Self>> {
         let made = tempfile::Builder::new()
             .prefix("mongosonar-")
             .permissions(Permissions::from_mode(0o700))
@@ -50,12 +54,25 @@ impl ReplayedFiles {
         let _ = made.keep();
         let replayed = Self { folder, _remover: remover };
         // A process of its own, which drops other privileges than the one that serves.
-        let status = replayed.command(files, port)?.status().context("cannot start the replay")?;
+        let mut child = replayed.command(files, port)?.spawn().context("cannot start the replay")?;
+        let status = loop {
+            if let Some(status) = child.try_wait().context("cannot wait for the replay")? {
+                break status;
+            }
+            if signals.have_come() {
+                // It may have ended by the same signal.
+                let _ = child.kill();
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        if signals.have_come() {
+            return Ok(None);
+        }
         // Its own messages say why. With a part of the files there is something to show.
         if !status.success() && !replayed.has_windows() {
             bail!("nothing of these files can be shown");
         }
-        Ok(replayed)
+        Ok(Some(replayed))
     }
 
     /// The folder of the store.

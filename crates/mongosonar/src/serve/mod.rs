@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -29,17 +30,22 @@ use crate::confinement::start_order::{self, StartStep, start_thread};
 use crate::exit::{self, OK};
 use crate::history::{StoreArgs, StoredHistory};
 use crate::page;
-use crate::stop::{self, StopBehavior};
+use crate::stop::{Signals, StopBehavior};
 
 /// How often the token is read again: after a new one was made, sessions of the one before last no longer than that.
 const READ_TOKEN_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &ServeArgs) -> Result<u8> {
+    // A replay may take long.
+    let signals = Signals::catch(StopBehavior::Prompt)?;
     let replayed = match args.files.is_empty() {
         true => None,
-        false => Some(ReplayedFiles::replay(&args.files, args.port)?),
+        false => ReplayedFiles::replay(&args.files, args.port, &signals)?,
     };
+    if !args.files.is_empty() && replayed.is_none() {
+        return interrupted(signals);
+    }
     let store = match &replayed {
         Some(replayed) => StoreArgs { store: Some(replayed.folder().to_owned()) },
         None => args.page.store.clone(),
@@ -57,7 +63,7 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
         .with_context(|| format!("cannot serve at {address} (--listen 127.0.0.1:0 takes a free port)"))?;
     let address = listener.local_addr().context("cannot serve")?;
     SqliteHistory::prepare_reading(folder);
-    let stop = stop::listen_confined(StopBehavior::Prompt, || {
+    let stop = signals.watch(|| {
         start_order::drop_privileges(true, || privileges::drop_privileges_but_serving(folder));
     })?;
     let (html, policy) = page::live();
@@ -87,6 +93,16 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
         .map_err(|_| anyhow!("the thread that serves the page has failed"))?
         .context("cannot serve")?;
     Ok(OK)
+}
+
+/// The outcome where a signal came before the page was served: the exit code is that of the signal.
+fn interrupted(signals: Signals) -> Result<u8> {
+    let stop = signals.watch(|| start_order::drop_privileges(false, || {}))?;
+    // The signal has come, and is only told there.
+    while !stop.flag().load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Err(exit::Interrupted("stopped before the files were read to their end".to_owned()).into())
 }
 
 /// The address that opens a page once, with this span; with the time that it shows by itself without one.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use crate::pages::{browse_address, browser};
@@ -117,16 +117,16 @@ fn a_range_of_which_nothing_is_stored_leads_to_one_of_which_something_is() {
     assert!(html.contains("from=2026-11-21T20%3A27%3A40Z&amp;to=2026-11-21T21%3A27%3A40Z"), "{html}");
 }
 
-/// Waits until what was replayed is gone: another process removes it once `serve` has ended.
-fn wait_until_removed(store: &Path) {
+/// Waits until this is so.
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..6_000 {
-        if !store.exists() {
+        if is_so() {
             return;
         }
         // span: between two looks
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("{} is still there", store.display());
+    panic!("waiting for {what}");
 }
 
 #[test]
@@ -145,7 +145,8 @@ fn files_are_served_without_an_agent_and_leave_nothing() {
         assert!(html.contains("Show the last hour that is stored"), "{html}");
     }
     drop(serving);
-    wait_until_removed(&store);
+    // Another process removes it.
+    wait_for("an end of the replay", || !store.exists());
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn files_that_are_served_are_removed_also_if_it_is_killed() {
     let mut serving = Serving::start(Folder::new("served-killed"), &[&log]);
     signal(&serving.child, "KILL");
     serving.child.wait().unwrap();
-    wait_until_removed(&serving.store);
+    wait_for("an end of the replay", || !serving.store.exists());
 }
 
 #[test]
@@ -169,4 +170,23 @@ fn files_that_hold_nothing_are_said_and_nothing_is_served() {
     let left = fs::read_dir(folder.path("")).unwrap().flatten();
     let left: Vec<_> = left.map(|entry| entry.file_name()).filter(|name| name != "notes.txt").collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_replay_that_is_stopped_leaves_nothing() {
+    for (name, code) in [("TERM", 143), ("INT", 130)] {
+        let folder = Folder::new(&format!("served-stopped-{name}"));
+        // It waits for who writes into it.
+        let fifo = folder.path("capture");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let mut serve = program(["serve", "--listen", "127.0.0.1:0"]);
+        let mut child =
+            serve.arg(&fifo).env("TMPDIR", folder.path("")).stderr(Stdio::piped()).spawn().unwrap();
+        let replays = |entry: fs::DirEntry| entry.path().join("lock").exists();
+        let entries = || fs::read_dir(folder.path("")).unwrap().flatten();
+        wait_for("a replay", || entries().any(replays));
+        signal(&child, name);
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        wait_for("an empty folder", || entries().count() == 1);
+    }
 }
