@@ -213,10 +213,16 @@ impl RingMap {
             .ok_or(io::ErrorKind::InvalidInput)?;
         // All rings of a socket are mapped at once, or none. The one for sending is the second, and has one page.
         let sending = page_size();
-        let start = match map_shared(socket.raw(), length + sending) {
+        let whole = length.checked_add(sending).filter(|_| length.is_multiple_of(sending));
+        let start = match map_shared(socket.raw(), whole.ok_or(io::ErrorKind::InvalidInput)?) {
             Ok(start) => {
                 // SAFETY: these pages are part of the new mapping, and nothing refers to them.
-                unsafe { libc::munmap(start.add(length).as_ptr().cast(), sending) };
+                let unmapped = check(unsafe { libc::munmap(start.add(length).as_ptr().cast(), sending) });
+                if let Err(error) = unmapped {
+                    // SAFETY: the mapping is ours, has this length, and nothing refers to it.
+                    unsafe { libc::munmap(start.as_ptr().cast(), length + sending) };
+                    return Err(error);
+                }
                 start
             }
             Err(_) => map_shared(socket.raw(), length)?,

@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{Duty, limit_to_removing};
+use sonar_sys::trust;
 
 use crate::confinement::privileges::{self, HELPER_BYTES, HelperTask};
 use crate::stop::Signals;
@@ -44,6 +45,7 @@ impl ReplayedFiles {
             .tempdir()
             .context("cannot make a folder for the replayed files")?;
         let folder = made.path().to_owned();
+        trust::check_folder(&folder).with_context(|| format!("cannot replay into {}", folder.display()))?;
         let (what, memory) = ("removing the replayed files at the end", HELPER_BYTES);
         let task = HelperTask { name: "sonar-remover", what, memory, keep: &[], duty: Duty::Writing };
         let removed = folder.clone();

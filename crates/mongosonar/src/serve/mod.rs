@@ -53,10 +53,8 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     let folder = store.folder();
     // If there is none, that is said here.
     let history = StoredHistory::open(&store)?;
-    // What was replayed has ended; the history of an agent goes on.
-    let shown = replayed.as_ref().map(|_| history.view().map(|view| view.extent())).transpose()?;
-    drop(history);
-    let token = token_file::obtain(folder)?;
+    // Nothing that the replay may have left there is a token.
+    let token = if replayed.is_some() { token_file::make(folder)? } else { token_file::obtain(folder)? };
     start_order::take(StartStep::Opened);
     let address = args.page.address();
     let listener = TcpListener::bind(address)
@@ -66,6 +64,9 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     let stop = signals.watch(|| {
         start_order::drop_privileges(true, || privileges::drop_privileges_but_serving(folder));
     })?;
+    // What was replayed has ended; the history of an agent goes on.
+    let shown = replayed.as_ref().map(|_| history.view().map(|view| view.extent())).transpose()?;
+    drop(history);
     let (html, policy) = page::live();
     let app = PageApp::new(html, &policy).context("the web app cannot be served")?;
     let page = Arc::new(ServedPage::new(

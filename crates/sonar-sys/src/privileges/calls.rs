@@ -123,6 +123,8 @@ pub(super) const ESCALATION: &[Call] = &[
     (libc::SYS_pidfd_getfd, NEVER),
     (libc::SYS_kcmp, NEVER),
     (libc::SYS_userfaultfd, NEVER),
+    // Maps once more what a mapping is of, like the ring for sending of a socket that captures.
+    (libc::SYS_remap_file_pages, NEVER),
     (libc::SYS_init_module, NEVER),
     (libc::SYS_finit_module, NEVER),
     (libc::SYS_delete_module, NEVER),
