@@ -399,81 +399,20 @@ fn limit(version: u32, rights: &[(&[&Path], u64)], signals: bool) -> io::Result<
 /// # Errors
 /// The kernel has no seccomp filters or refuses this one.
 pub fn confine(duty: Duty) -> io::Result<()> {
-    let program = match duty {
-        Duty::Client => refuse(&[
-            ESCALATION,
-            ATTACHING,
-            LISTENING,
-            ACCEPTING,
-            CHANGES,
-            ATTRIBUTES,
-            SENDING_PACKETS,
-            SHARED_MAPPINGS,
-        ]),
-        Duty::Capturing => {
-            refuse(&[ESCALATION, ATTACHING, LISTENING, ACCEPTING, CONNECTING, CHANGES, ATTRIBUTES])
-        }
-        Duty::Serving => refuse(&[ESCALATION, ATTACHING, SOCKETS, LISTENING, MESSAGES, CHANGES, ATTRIBUTES]),
-        Duty::Writing => refuse(&[
-            ESCALATION,
-            ATTACHING,
-            SOCKETS,
-            LISTENING,
-            ACCEPTING,
-            NEW_FILES,
-            ATTRIBUTES,
-            SENDING_PACKETS,
-        ]),
-        Duty::Storing => refuse(&[
-            ESCALATION,
-            ATTACHING,
-            SOCKETS,
-            LISTENING,
-            ACCEPTING,
-            MESSAGES,
-            NEW_FILES,
-            ATTRIBUTES,
-            SENDING_PACKETS,
-        ]),
-        Duty::Reading => refuse(&[
-            ESCALATION,
-            ATTACHING,
-            SOCKETS,
-            LISTENING,
-            ACCEPTING,
-            CHANGES,
-            ATTRIBUTES,
-            SENDING_PACKETS,
-        ]),
-        Duty::Observing => refuse(&[
-            ESCALATION,
-            ATTACHING,
-            SOCKETS,
-            LISTENING,
-            ACCEPTING,
-            MESSAGES,
-            CHANGES,
-            ATTRIBUTES,
-            SENDING_PACKETS,
-        ]),
-        Duty::Attaching => {
-            refuse(&[ESCALATION, SOCKETS, LISTENING, ACCEPTING, CHANGES, ATTRIBUTES, SENDING_PACKETS])
-        }
-        Duty::Showing => refuse(&[
-            ESCALATION,
-            ATTACHING,
-            SOCKETS,
-            LISTENING,
-            ACCEPTING,
-            MESSAGES,
-            CHANGES,
-            ATTRIBUTES,
-            OPENING,
-            SENDING_PACKETS,
-        ]),
-        Duty::Decoding => allow_only(DECODING),
+    let refused: &[&[Call]] = match duty {
+        Duty::Decoding => return sys_process::filter_calls(&allow_only(DECODING)?),
+        Duty::Client => &[ATTACHING, ACCEPTING, CHANGES, SENDING_PACKETS, SHARED_MAPPINGS],
+        Duty::Capturing => &[ATTACHING, ACCEPTING, CONNECTING, CHANGES],
+        Duty::Serving => &[ATTACHING, SOCKETS, MESSAGES, CHANGES],
+        Duty::Writing => &[ATTACHING, SOCKETS, ACCEPTING, NEW_FILES, SENDING_PACKETS],
+        Duty::Storing => &[ATTACHING, SOCKETS, ACCEPTING, MESSAGES, NEW_FILES, SENDING_PACKETS],
+        Duty::Reading => &[ATTACHING, SOCKETS, ACCEPTING, CHANGES, SENDING_PACKETS],
+        Duty::Observing => &[ATTACHING, SOCKETS, ACCEPTING, MESSAGES, CHANGES, SENDING_PACKETS],
+        Duty::Attaching => &[SOCKETS, ACCEPTING, CHANGES, SENDING_PACKETS],
+        Duty::Showing => &[ATTACHING, SOCKETS, ACCEPTING, MESSAGES, CHANGES, OPENING, SENDING_PACKETS],
     };
-    sys_process::filter_calls(&program?)
+    let by_all: &[&[Call]] = &[ESCALATION, LISTENING, ATTRIBUTES];
+    sys_process::filter_calls(&refuse(&[by_all, refused].concat())?)
 }
 
 /// From `linux/audit.h`.
