@@ -501,8 +501,11 @@ impl RingPlan {
             Some(libc::ENOMEM) => RingError::Memory { bytes, source },
             _ => RingError::System { call: "PACKET_RX_RING", source },
         })?;
-        // An old kernel cannot do that. Nothing here sends.
-        let _ = socket.stop_sending();
+        match socket.stop_sending() {
+            // Before Linux 4.11. Nothing here sends.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            done => done.map_err(|source| RingError::System { call: "PACKET_TX_RING", source })?,
+        }
         let map = RingMap::new(&socket, self.block_bytes, self.blocks)
             .map_err(|source| RingError::Memory { bytes, source })?;
         for index in &self.promiscuous {
