@@ -38,7 +38,7 @@ def build(folder, **environment):
 
 
 def built_once(factory, name, **environment):
-    """The folder with packages that are built once for all workers of a run, and what was said of it."""
+    """Builds packages once for all workers of a run. Returns their folder and the messages of the build."""
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent

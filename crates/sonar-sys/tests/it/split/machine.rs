@@ -44,7 +44,10 @@ pub struct Outcome {
     pub outside: Vec<(u32, [u64; PARTS])>,
 }
 
-/// The program of `replay.c`, compiled once for all tests: each is a process of its own.
+const COMPILER_OPTIONS: [&str; 5] =
+    ["-O1", "-Wall", "-Werror", "-fsanitize=undefined", "-fsanitize-trap=undefined"];
+
+/// The compiled `replay.c`. Each test is a process of its own, so they share one file for each state of the sources.
 fn program() -> PathBuf {
     static COMPILED: AtomicU32 = AtomicU32::new(0);
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -54,17 +57,18 @@ fn program() -> PathBuf {
     read.push(source.clone());
     read.sort();
     let mut hasher = DefaultHasher::new();
+    COMPILER_OPTIONS.hash(&mut hasher);
     read.iter().for_each(|path| fs::read(path).unwrap().hash(&mut hasher));
     let program =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("split-replay-{:016x}", hasher.finish()));
     if program.exists() {
         return program;
     }
-    // Others may compile it at the same time, in this process, too. Each of them is whole before it has the name.
+    // Several tests may compile at once. Each writes a file of its own, and renames it when it is complete.
     let number = COMPILED.fetch_add(1, Ordering::Relaxed);
     let compiled = program.with_extension(format!("{}-{number}", std::process::id()));
     let status = Command::new("clang")
-        .args(["-O1", "-Wall", "-Werror", "-fsanitize=undefined", "-fsanitize-trap=undefined"])
+        .args(COMPILER_OPTIONS)
         .arg("-I")
         .arg(headers)
         .arg(source)
