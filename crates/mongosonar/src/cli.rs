@@ -109,7 +109,7 @@ enum Command {
     /// Collect all the time, or from files of an incident, and keep it: queries, logs, internals, the machine, files
     #[command(after_help = agent::EXAMPLES)]
     Agent(Box<AgentArgs>),
-    /// Serve the history of an agent on this machine: as a page for a browser, as JSON for programs
+    /// Serve the history of an agent, or files of an incident: as a page for a browser, as JSON for programs
     #[command(after_help = serve::args::EXAMPLES)]
     Serve(ServeArgs),
     /// Print a link that opens the page of `serve` once, or make its token new

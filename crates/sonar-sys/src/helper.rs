@@ -137,6 +137,15 @@ pub fn limit_memory(bytes: usize) -> io::Result<()> {
     Ok(setrlimit(Resource::Data, Rlimit { current: bytes, maximum: bytes })?)
 }
 
+/// In a helper: it goes on when the process that started it has ended, until it ends by itself. It notices that end at its
+/// socket.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn outlive_parent() -> io::Result<()> {
+    Ok(set_parent_process_death_signal(None)?)
+}
+
 /// Gives this process a name in lists of processes. The kernel keeps 15 bytes of it.
 pub fn name_process(name: &str) {
     if let Ok(name) = CString::new(name) {

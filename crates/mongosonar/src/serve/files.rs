@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use sonar_sys::helper::Helper;
+use sonar_sys::helper::outlive_parent;
 use sonar_sys::privileges::{Duty, limit_to_removing};
 use sonar_sys::trust;
 
@@ -25,14 +25,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const REMOVE_EVERY: Duration = Duration::from_millis(100);
 const REMOVE_TRIES: u32 = 100;
 
-/// A store of files that were replayed. It is removed when this is dropped, and when the process ends for any reason.
+/// A store of files that were replayed. It is removed once this process has ended, for whatever reason.
 pub struct ReplayedFiles {
     folder: PathBuf,
-    _remover: Helper,
 }
 
 impl ReplayedFiles {
-    /// Replays captures, logs, and files or folders of `diagnostic.data`, and says on standard error what came of it; `None`
+    /// Replays captures, logs, and files or folders of `diagnostic.data`, and prints to standard error what it stored; `None`
     /// if a signal asked to stop before that was done. `port` is that of the server whose logs do not state it. Call it
     /// before any thread is started.
     ///
@@ -52,9 +51,10 @@ impl ReplayedFiles {
         let Some(remover) = privileges::helper(task, move |socket| remove_at_end(&socket, &removed)) else {
             bail!("the files are not replayed, as nothing would remove what is made of them");
         };
-        // The helper removes it now.
+        // The helper removes it now. Nothing waits for that, or ends it early.
         let _ = made.keep();
-        let replayed = Self { folder, _remover: remover };
+        std::mem::forget(remover);
+        let replayed = Self { folder };
         // A process of its own, which drops other privileges than the one that serves.
         let mut child = replayed.command(files, port)?.spawn().context("cannot start the replay")?;
         let status = loop {
@@ -114,6 +114,7 @@ fn no_option(path: &Path) -> OsString {
 
 /// In the helper: waits for the end of the other side, then removes the folder.
 fn remove_at_end(mut socket: &UnixStream, folder: &Path) -> io::Result<()> {
+    outlive_parent()?;
     // It stays root, if root started the program. A kernel without Landlock is named where that gives up its own privileges.
     let _ = limit_to_removing(folder.parent().unwrap_or(folder));
     // Nothing is ever sent.

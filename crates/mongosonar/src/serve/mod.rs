@@ -79,11 +79,10 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
         PageLimits::default(),
     ));
     eprintln!("mongosonar: serving the history in {} at http://{address}/", folder.display());
-    if io::stdout().is_terminal() {
+    let listen = args.page.listen.map_or_else(String::new, |_| format!(" --listen {address}"));
+    eprintln!("mongosonar: `mongosonar open{listen}{}` prints a link that opens it", store.suffix());
+    if shown.is_some() || io::stdout().is_terminal() {
         println!("{}", link(address, &token, shown)?);
-    } else {
-        let listen = args.page.listen.map_or_else(String::new, |_| format!(" --listen {address}"));
-        eprintln!("mongosonar: `mongosonar open{listen}{}` prints a link that opens it", store.suffix());
     }
     let (served, flag) = (page.clone(), stop.flag().clone());
     let thread =
@@ -96,22 +95,24 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     Ok(OK)
 }
 
-/// The outcome where a signal came before the page was served: the exit code is that of the signal.
+/// Ends with the exit code of the signal that came before the page was served.
 fn interrupted(signals: Signals) -> Result<u8> {
     let stop = signals.watch(|| start_order::drop_privileges(false, || {}))?;
-    // The signal has come, and is only told there.
+    // A thread of its own sets the flag.
     while !stop.flag().load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(1));
     }
     Err(exit::Interrupted("stopped before the files were read to their end".to_owned()).into())
 }
 
-/// The address that opens a page once, with this span; with the time that it shows by itself without one.
+/// The address that opens a page once, at this span or, without one, at the time that the page chooses.
 ///
 /// # Errors
 /// This system has no random bytes.
 pub fn link(address: SocketAddr, token: &AccessToken, shown: Option<Span>) -> Result<String> {
-    let parameters = shown.map_or_else(String::new, |span| format!("?from={}&to={}", span.from, span.to));
+    let seconds = |time: Timestamp| time.to_string().replace(".000000000", "");
+    let parameters = shown
+        .map_or_else(String::new, |span| format!("?from={}&to={}", seconds(span.from), seconds(span.to)));
     Ok(format!("http://{address}/{parameters}#{}", token.link_code(when::now())?))
 }
 

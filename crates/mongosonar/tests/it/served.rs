@@ -41,7 +41,7 @@ impl Serving {
     /// Serves what these arguments name.
     fn start(folder: Folder, arguments: &[&Path]) -> Self {
         let mut serve = program(["serve", "--listen", "127.0.0.1:0"]);
-        let mut child = serve.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = serve.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut messages = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         while !said.contains("http://") {
@@ -132,17 +132,21 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
 #[test]
 fn files_are_served_without_an_agent_and_leave_nothing() {
     let (capture, log) = (recording("mongod-4.0-mixed"), fixture("mongod-4.0-mixed/mongod.log.gz"));
-    let serving = Serving::start(Folder::new("served-files"), &[&capture, &log]);
+    let mut serving = Serving::start(Folder::new("served-files"), &[&capture, &log]);
     let store = serving.store.clone();
     let mode = fs::metadata(&store).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     let mut queries = program(["report", "--utc", "--from", "2000-01-01", "--json", "--store"]);
     let output = queries.arg(&store).output().unwrap();
     assert!(text(&output.stdout).contains("shop"), "{output:?}");
+    // The link shows the time of the files.
+    let mut link = String::new();
+    BufReader::new(serving.child.stdout.as_mut().unwrap()).read_line(&mut link).unwrap();
+    assert!(link.contains("/?from=2026-11-21T00:39:30Z&to=2026-11-21T00:39:50Z#"), "{link}");
     if let Some(browser) = browser() {
         let folder = Folder::new("served-files-browser");
-        let html = browse_address(browser, &folder, &serving.link(""), &DRAWN);
-        assert!(html.contains("Show the last hour that is stored"), "{html}");
+        let html = browse_address(browser, &folder, link.trim(), &DRAWN);
+        assert!(html.contains("Overview</a>") && html.contains("shop.people"), "{html}");
     }
     drop(serving);
     // Another process removes it.
