@@ -26,6 +26,8 @@ const MAX_SAMPLES: usize = 1_000;
 const DPKG: &str = "/var/lib/dpkg/status";
 /// Folders of the list of RPM packages.
 const RPM: [&str; 2] = ["/var/lib/rpm", "/usr/lib/sysimage/rpm"];
+/// The list itself, in the formats that it has had.
+const RPM_LISTS: [&str; 3] = ["rpmdb.sqlite", "Packages.db", "Packages"];
 /// How long rpm may take to answer.
 const RPM_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -253,14 +255,14 @@ fn of_debian(list: File) -> Option<Version> {
     None
 }
 
-/// The same for RPM packages of this machine. Their database has had three formats, so it runs rpm: before the privileges
-/// are dropped, after which no program can be started.
+/// The same for RPM packages of this machine. Their list has had three formats, so it runs rpm: before the privileges are
+/// dropped, after which no program can be started.
 pub fn of_rpm() -> Option<Version> {
-    if !RPM.iter().any(|path| Path::new(path).is_dir()) {
-        return None;
-    }
+    let has_list = |folder: &&str| RPM_LISTS.iter().any(|list| Path::new(folder).join(list).is_file());
+    // Where there is none, rpm would make an empty one: on Debian, in the home of the user.
+    let folder = RPM.into_iter().find(has_list)?;
     let mut child = Command::new("rpm")
-        .args(["-q", "--queryformat", "%{VERSION}\\n"])
+        .args(["--dbpath", folder, "-q", "--queryformat", "%{VERSION}\\n"])
         .args(PACKAGES)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

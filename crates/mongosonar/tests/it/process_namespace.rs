@@ -23,7 +23,8 @@ fn what_uses_the_kernels_numbers_of_processes_says_that_it_has_others() {
     for words in [
         &["stacks", "--pid", "1"][..],
         &["io", "live", "--pid", "1", "--duration", "1s"],
-        &["io", "record", "--pid", "1", "/nonexistent/x.msio"],
+        // Nobody can make a file there.
+        &["io", "record", "--pid", "1", "/proc/none/x.msio"],
         &["why", "--pid", "1", "--port", "27017", "--duration", "1s"],
         &["queries", "--split", "--pid", "1", "--port", "27017", "--duration", "1s"],
         &["queries", "--source", "process", "--port", "27017", "--duration", "1s"],
