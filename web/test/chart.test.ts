@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { clampRange, placeNames, stack, zoomed } from "../src/parts/chart";
+import { clampRange, lonePoints, placeNames, stack, zoomed } from "../src/parts/chart";
 import { bounds, heat, logShare } from "../src/parts/density";
 import { unpack } from "../src/parts/scatter";
 import { begins, grid, rates, widest } from "../src/parts/timeline";
@@ -33,6 +33,13 @@ describe("names of marks", () => {
 });
 
 describe("series", () => {
+  it("show a value without neighbours as a point, as no line leads to it", () => {
+    expect(lonePoints([1])).toEqual([0]);
+    expect(lonePoints([null, 1, null, 2, 3, undefined, 4])).toEqual([1, 6]);
+    expect(lonePoints([1, 2, null])).toBeNull();
+    expect(lonePoints([])).toBeNull();
+  });
+
   it("are put on top of each other; what is not known is nothing", () => {
     expect(
       stack([

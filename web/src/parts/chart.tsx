@@ -101,6 +101,15 @@ export function stack(series: readonly (readonly (number | null)[])[]): number[]
   return sums;
 }
 
+/** Which values have no line to another one, so that nothing is seen of them but a point; null if there is none. */
+export function lonePoints(values: ArrayLike<number | null | undefined>): number[] | null {
+  const found: number[] = [];
+  for (let at = 0; at < values.length; at++) {
+    if (values[at] != null && values[at - 1] == null && values[at + 1] == null) found.push(at);
+  }
+  return found.length > 0 ? found : null;
+}
+
 function ticks(axis: Axis, min: number, max: number, most: number): Ticks {
   if (axis.ticks) return axis.ticks(min, max, most);
   if (axis.log) return logTicks(min, max, most, axis.log, (value) => brief(axis.show(value)));
@@ -355,7 +364,14 @@ function options(
     ...(props().stacked || series.kind === "bars" ? { fill: series.colour } : {}),
     ...(series.dashed ? { dash: [6, 4] } : {}),
     ...pathsOf(series, props().stacked ?? false),
-    points: series.dots ? { show: true, size: 7, fill: series.colour, stroke: series.colour } : { show: false },
+    points: {
+      show: series.dots ?? false,
+      // Null draws what `show` says.
+      filter: (self, at) => (series.dots || series.kind === "bars" ? null : lonePoints(self.data[at] ?? [])),
+      size: series.dots ? 7 : 5,
+      fill: series.colour,
+      stroke: series.colour,
+    },
     spanGaps: false,
   });
   // Its own idea of a range would round to whole powers.
