@@ -241,11 +241,9 @@ PACKET, RAW = 17, 3
 
 
 def sends_packets(thread, around):
-    """To an interface of its choice, by a ring that its process has open, which sends nothing then. Who has none tries it with a
-    socket of his own."""
-    table = pathlib.Path(f"/proc/{thread.process}/net/packet").read_text()
-    of_rings = {row.split()[-1] for row in table.splitlines()[1:]}
-    numbers = [number for number, inode in sockets(thread.process) if str(inode) in of_rings]
+    """To an interface of its choice, by a ring that it has open, which sends nothing then. Who has none tries it with a socket
+    of his own."""
+    numbers = rings(thread.process, thread.thread)
     made = thread.call("socket", PACKET, RAW, 0) if not numbers else -1
     # A type that is for local experiments; 6 is the length of an address.
     kind = socket.htons(0x88B5)
@@ -256,6 +254,13 @@ def sends_packets(thread, around):
     if made >= 0:
         thread.call("close", made)
     return max(sent) == len(frame)
+
+
+def rings(process, thread):
+    """The numbers of the sockets that capture which a thread has open."""
+    table = pathlib.Path(f"/proc/{process}/net/packet").read_text()
+    of_rings = {row.split()[-1] for row in table.splitlines()[1:]}
+    return [number for number, inode in sockets(f"{process}/task/{thread}") if str(inode) in of_rings]
 
 
 def makes_socket(thread, *arguments):
@@ -334,7 +339,7 @@ class Map:
 def has_memory_copied(thread, around):
     """Has the eBPF programs that copy stacks and plaintext follow others, by the tables of processes, the states of their
     threads, or any other map of theirs. Who has none tries it with a map of his own."""
-    numbers = open_maps(thread.process)
+    numbers = open_maps(f"{thread.process}/task/{thread.thread}")
     opened = [Map(thread, number) for number in numbers]
     written = [one.name for one in opened if one.name.startswith(("split_", "tls_")) and one.takes(around.victims)]
     if numbers:
@@ -489,37 +494,49 @@ ATTEMPTS = {
 }
 
 
-def descriptors(process):
-    """The kinds of what a process has open, but for standard input, output and error. What it just reads and closes again
+def descriptors(process, thread):
+    """The kinds of what a thread has open, but for standard input, output and error. What it just reads and closes again
     is not there each time."""
-    found = open_now(process)
+    found = open_now(process, thread)
     for _ in range(2):
         # span: between two looks
         time.sleep(0.1)
-        found &= open_now(process)
+        found &= open_now(process, thread)
     return found
 
 
-def open_now(process):
+def open_now(process, thread):
     kinds = set()
-    for link in pathlib.Path(f"/proc/{process}/fd").iterdir():
+    for link in pathlib.Path(f"/proc/{process}/task/{thread}/fd").iterdir():
         number = int(link.name)
         with contextlib.suppress(FileNotFoundError):
             target = os.readlink(link)
             if number <= 2:
                 continue
-            kinds.add(kind(process, number, target))
+            kinds.add(kind(f"{process}/task/{thread}", number, target))
     return kinds - {None}
+
+
+# SYS_kcmp, KCMP_FILES
+COMPARE, TABLES_OF_DESCRIPTORS = 312, 2
+
+
+def has_own_descriptors(process, thread):
+    """Whether a thread shares no table of descriptors with the main thread of its process."""
+    order = libc.syscall(COMPARE, process, thread, TABLES_OF_DESCRIPTORS, 0, 0)
+    assert order >= 0, os.strerror(ctypes.get_errno())
+    return order != 0
 
 
 MAP_RINGBUF = 27
 
 
-def kind(process, number, target):
+def kind(task, number, target):
+    """The kind of a descriptor of a process, or of a thread with a table of its own."""
     if target.startswith("socket:"):
-        return of_socket(process, target[8:-1])
+        return of_socket(task, target[8:-1])
     if target == "anon_inode:bpf-map":
-        about = pathlib.Path(f"/proc/{process}/fdinfo/{number}").read_text()
+        about = pathlib.Path(f"/proc/{task}/fdinfo/{number}").read_text()
         is_ring = f"map_type:\t{MAP_RINGBUF}\n" in about
         return "a ring of eBPF programs" if is_ring else "maps of eBPF programs"
     if target in ("anon_inode:bpf-prog", "anon_inode:bpf_link", "anon_inode:[perf_event]", "anon_inode:bpf-link"):
@@ -535,8 +552,8 @@ def kind(process, number, target):
     return "files" if target.startswith("/") else target
 
 
-def of_socket(process, inode):
+def of_socket(task, inode):
     for table, kind in [("packet", "packet sockets"), ("unix", "a socket pair to its other side")]:
-        if re.search(rf"\b{inode}\b", pathlib.Path(f"/proc/{process}/net/{table}").read_text()):
+        if re.search(rf"\b{inode}\b", pathlib.Path(f"/proc/{task}/net/{table}").read_text()):
             return kind
     return "sockets"

@@ -125,8 +125,8 @@ def names_of(process):
 
 
 def findings(process, command, around, wanted, only=None):
-    """What each helper and each of these kinds of threads of a command could do; and what each process has open. With
-    `only`, that of these."""
+    """What each helper and each of these kinds of threads of a command could do; and what each process has open, and each
+    thread with descriptors of its own. With `only`, that of these."""
     found, opened = {}, {}
     for owner in [process, *children(process)]:
         for name, threads in names_of(owner).items():
@@ -144,9 +144,16 @@ def findings(process, command, around, wanted, only=None):
                     continue
                 one = Finding(fields, can)
                 assert found.setdefault(place, one) == one, (place, vars(one), vars(found[place]))
+                thread = int(fields["Pid"])
+                if takeover.has_own_descriptors(owner, thread):
+                    opened[place] = opened.get(place, set()) | takeover.descriptors(owner, thread)
+                elif owner == process:
+                    # The other side of a passed ring has no filter, and could send.
+                    passes = "pass descriptors on" in can
+                    assert not (passes and takeover.rings(owner, thread)), f"{place} can pass rings on"
         own = pathlib.Path(f"/proc/{owner}/comm").read_text().strip()
         place = f"`{own}`" if owner != process else f"`{command}`"
-        opened[place] = opened.get(place, set()) | takeover.descriptors(owner)
+        opened[place] = opened.get(place, set()) | takeover.descriptors(owner, owner)
     return found, opened
 
 
@@ -286,12 +293,16 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
         with started(["serve", log, "--listen", "127.0.0.1:0"], tmp_path) as child:
             add(child.pid, "serve with files", settled(child.pid, ["page", "stop"], ["sonar-remover"]))
             assert labkit.stop(child) == 0
-        config = f'[collectors]\nsplit = true\n[[server]]\nport = {PORT}\nuri = "{uri}"\n'
+        port = free_port()
+        page = f'[page]\nlisten = "127.0.0.1:{port}"\n'
+        config = f'[collectors]\nsplit = true\n{page}[[server]]\nport = {PORT}\nuri = "{uri}"\n'
         (tmp_path / "agent").mkdir()
         with agent(tmp_path / "agent", config) as running:
             threads = "capture tls log internals machine files split status servers starter stop watch".split()
-            helpers = ["logs", "rings", "tls", "files", "functions", "folders", "paths"]
-            wanted = settled(running.child.pid, threads, [f"sonar-{name}" for name in helpers])
+            labkit.wait_until(lambda: served(running.store, port), "an answer of the page")
+            helpers = ["logs", "rings", "tls", "files", "functions", "folders", "paths", "page"]
+            of_page = ["page", "page-answer", "page-end"]
+            wanted = settled(running.child.pid, threads, [*(f"sonar-{name}" for name in helpers), *of_page])
             add(running.child.pid, "agent", wanted)
     compare(found, opened)
 
@@ -372,8 +383,8 @@ def compare(found, opened):
     for place, kinds in opened.items():
         alike.setdefault(tuple(sorted(kinds)), []).append(place)
     measured += table(
-        ["process", "what is open in it"],
-        [[", ".join(places), ", ".join(kinds) or "nothing"] for kinds, places in alike.items()],
+        ["process, or thread with descriptors of its own", "what is open in it"],
+        [[in_words(places), ", ".join(kinds) or "nothing"] for kinds, places in alike.items()],
     )
     before, rest = PAGE.read_text().split(BEGIN)
     expected, after = rest.split(END)
@@ -391,7 +402,14 @@ def in_words(places):
     for place in places:
         command, _, name = place.partition(": ")
         by_command.setdefault(command, []).append(name)
-    return "; ".join(f"{command}: {', '.join(names)}" if names[0] else command for command, names in by_command.items())
+
+    def words(command, names):
+        of_threads = [name for name in names if name]
+        # The process itself, and those of its threads that have their own.
+        own = [command] if len(of_threads) < len(names) else []
+        return "; ".join(own + ([f"{command}: {', '.join(of_threads)}"] if of_threads else []))
+
+    return "; ".join(words(*one) for one in by_command.items())
 
 
 def test_an_unconfined_process_can_do_what_is_tried(around):

@@ -1,11 +1,17 @@
-//! `mongosonar open`: prints a link that opens the page of `mongosonar serve`.
+//! `mongosonar open`: prints a link that opens the page of the agent, or of `mongosonar serve`.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use sonar_sys::host::user_listening_at;
+use sonar_sys::trust;
 
+use crate::agent;
+use crate::args::when;
 use crate::exit::OK;
 use crate::history::StoredHistory;
 use crate::serve::args::PageArgs;
@@ -32,16 +38,53 @@ pub struct OpenArgs {
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &OpenArgs) -> Result<u8> {
-    let (folder, address) = (args.page.store.folder(), args.page.address());
+    let folder = args.page.store.folder();
+    let address = match args.page.listen {
+        Some(address) => address,
+        None => of_agent(folder)?.unwrap_or_else(|| args.page.address()),
+    };
     // If there is none, that is said here.
     StoredHistory::open(&args.page.store)?;
     let token = if args.new_token { token_file::make(folder)? } else { token_file::obtain(folder)? };
     TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| {
         let suffix = args.page.store.suffix();
         anyhow!(
-            "no page is served at {address} ({error}): start `mongosonar serve{suffix}`, or name its --listen"
+            "no page is served at {address} ({error}): start the agent or `mongosonar serve{suffix}`, or name its --listen"
         )
     })?;
+    check_listener(address, folder)?;
     println!("{}", link(address, &token, None)?);
     Ok(OK)
+}
+
+/// Where the agent that stores in this folder serves the page; `None` if none runs, or its configuration wants no page.
+///
+/// # Errors
+/// It cannot serve it.
+fn of_agent(folder: &Path) -> Result<Option<SocketAddr>> {
+    let Some(page) = agent::recent_status(folder, when::now()).ok().flatten().and_then(|status| status.page)
+    else {
+        return Ok(None);
+    };
+    if let Some(problem) = page.problem {
+        bail!("the agent does not serve the page: {problem}");
+    }
+    Ok(page.address.parse().ok())
+}
+
+/// Another user's program may listen there: it would get the link, or the token.
+///
+/// # Errors
+/// It does, or that cannot be found out.
+fn check_listener(address: SocketAddr, folder: &Path) -> Result<()> {
+    let user = user_listening_at(address).context("cannot find out who listens there")?;
+    let owner = std::fs::metadata(folder).ok().map(|found| found.uid());
+    match user {
+        Some(user) if trust::has_user(user) || owner == Some(user) => Ok(()),
+        Some(user) => bail!(
+            "a program of user {user} listens at {address}, which is not the page of this history: end it, or serve the \
+             page elsewhere (--listen, or [page] in the configuration of the agent)"
+        ),
+        None => bail!("it is not known whose program listens at {address}"),
+    }
 }

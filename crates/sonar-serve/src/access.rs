@@ -88,7 +88,13 @@ impl PageAccess {
         let mut denied = AccessDenied::Nothing;
         for presented in cookies(headers, &name) {
             match Credential::verify(presented, CredentialPurpose::Session, &token) {
-                Some(session) if session.is_fresh(CredentialPurpose::Session, now) => return Ok(()),
+                // Another program may have listened here before this one, and have got the cookies of those who asked.
+                Some(session)
+                    if session.is_fresh(CredentialPurpose::Session, now)
+                        && session.issued >= self.started =>
+                {
+                    return Ok(());
+                }
                 Some(_) => denied = AccessDenied::Old,
                 None => denied = AccessDenied::Wrong,
             }
@@ -182,6 +188,8 @@ mod tests {
         assert!(!cookie.contains(&token.text()));
         assert_eq!(access.admits(&session(&cookie), at(2)), Ok(()));
         assert_eq!(access.admits(&session(&cookie), at(86_401)), Err(AccessDenied::Old));
+        let restarted = PageAccess::new(token.clone(), at(2));
+        assert_eq!(restarted.admits(&session(&cookie), at(3)), Err(AccessDenied::Old), "others may have it");
         let changed = cookie.replacen("=", "=0", 1);
         assert_eq!(access.admits(&session(&changed), at(2)), Err(AccessDenied::Wrong));
     }

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, RawFd};
 use std::path::Path;
 
 use rustix::process::{
@@ -72,6 +72,8 @@ pub enum Duty {
     Observing,
     /// Like [`Duty::Reading`], and it attaches eBPF programs.
     Attaching,
+    /// Like [`Duty::Attaching`], and it passes no descriptors on.
+    Retrying,
     /// Like [`Duty::Reading`], but it opens no files: it draws, prints and waits.
     Showing,
     /// Reading an open ring, decoding its packets and writing to open files: only the calls that this needs.
@@ -89,6 +91,7 @@ impl Duty {
             | Self::Reading
             | Self::Observing
             | Self::Attaching
+            | Self::Retrying
             | Self::Showing
             | Self::Decoding => true,
         }
@@ -278,6 +281,30 @@ pub fn drop_privileges(duty: Duty, files: FileAccess<'_>, keep: &[u32]) -> Vec<(
     steps.into_iter().filter_map(|(what, step)| Some((what, step().err()?))).collect()
 }
 
+/// Gives the calling thread, and those that it starts from now on, a table of descriptors of their own, with standard input,
+/// output and error. They cannot use, or pass on, what the other threads have open: rings above all. Handlers of signals
+/// run in other threads from now on. Call it before the thread opens anything, and give it nothing that is open.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn leave_descriptors() -> io::Result<InheritedFiles> {
+    // Handlers write to descriptors of the other table.
+    sys_process::block_signals();
+    sys_process::copy_descriptors()?;
+    Ok(InheritedFiles(sys_process::close_all_but_files()))
+}
+
+/// Files and folders that a thread has inherited with a copy of a table. Dropping this closes them, which may wait for their
+/// file systems.
+#[derive(Debug)]
+pub struct InheritedFiles(Vec<RawFd>);
+
+impl Drop for InheritedFiles {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(sys_process::close);
+    }
+}
+
 /// Whether `works` succeeds without any capability. The calling thread has its capabilities again afterwards.
 pub fn works_without(works: impl FnOnce() -> bool) -> bool {
     let Ok(CapabilitySets { permitted, .. }) = capabilities(None) else { return true };
@@ -409,6 +436,7 @@ pub fn confine(duty: Duty) -> io::Result<()> {
         Duty::Reading => &[ATTACHING, SOCKETS, ACCEPTING, CHANGES, SENDING_PACKETS],
         Duty::Observing => &[ATTACHING, SOCKETS, ACCEPTING, MESSAGES, CHANGES, SENDING_PACKETS],
         Duty::Attaching => &[SOCKETS, ACCEPTING, CHANGES, SENDING_PACKETS],
+        Duty::Retrying => &[SOCKETS, ACCEPTING, MESSAGES, CHANGES, SENDING_PACKETS],
         Duty::Showing => &[ATTACHING, SOCKETS, ACCEPTING, MESSAGES, CHANGES, OPENING, SENDING_PACKETS],
     };
     let by_all: &[&[Call]] = &[ESCALATION, LISTENING, ATTRIBUTES];

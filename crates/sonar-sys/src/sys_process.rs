@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{Pid, Signal, kill_current_process_group};
+use rustix::thread::UnshareFlags;
 
 use crate::classic_bpf::Instruction;
 
@@ -41,11 +42,72 @@ pub(crate) fn fork() -> io::Result<Option<Pid>> {
     Ok(Pid::from_raw(id))
 }
 
-/// Closes all descriptors but standard input, output and error and those for which `keep` says so. Nothing may use a
-/// closed one any more: this is for a process that has just been forked.
+/// Of `close_range`, from `linux/close_range.h`.
+const CLOSE_RANGE_UNSHARE: c_ulong = 1 << 1;
+
+/// Closes the descriptors from `first` to `last`; whether the kernel can do that.
+fn close_range(first: u32, last: u32, flags: c_ulong) -> bool {
+    let (first, last) = (c_ulong::from(first), c_ulong::from(last));
+    // SAFETY: the caller promises that nothing uses them.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) == 0 }
+}
+
+/// Gives the calling thread, and those that it starts, a copy of the table of descriptors.
+pub(crate) fn copy_descriptors() -> io::Result<()> {
+    // In many containers, `unshare` takes a capability. No descriptor has this number, so none is closed.
+    if close_range(u32::MAX, u32::MAX, CLOSE_RANGE_UNSHARE) {
+        return Ok(());
+    }
+    // Before Linux 5.9. SAFETY: every number means the same as before, until this thread or another one closes it.
+    Ok(unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) }?)
+}
+
+/// In a thread with a table of its own: closes all descriptors but standard input, output and error. Gives the files and
+/// folders, which are still open: closing one may wait for its file system.
+pub(crate) fn close_all_but_files() -> Vec<RawFd> {
+    let files = std::cell::RefCell::new(Vec::new());
+    let closed = close_all_but(|descriptor| {
+        // SAFETY: the structure is integers, and lives through the call, which fails if nothing has this number.
+        let mode = unsafe {
+            let mut found: libc::stat = std::mem::zeroed();
+            if libc::fstat(descriptor, &mut found) == 0 { found.st_mode & libc::S_IFMT } else { 0 }
+        };
+        let is_file = matches!(mode, libc::S_IFREG | libc::S_IFDIR);
+        if is_file {
+            files.borrow_mut().push(descriptor);
+        }
+        is_file
+    });
+    if closed.is_err() {
+        // They cannot be listed.
+        close_range(3, u32::MAX, 0);
+        return Vec::new();
+    }
+    files.into_inner()
+}
+
+/// Blocks all signals for the calling thread, and those that it starts: their handlers run elsewhere.
+pub(crate) fn block_signals() {
+    // SAFETY: the set is filled before it is used, and lives through both calls.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
+    }
+}
+
+/// Closes a descriptor of a table that nothing else uses.
+pub(crate) fn close(descriptor: RawFd) {
+    // SAFETY: the caller owns it.
+    unsafe { libc::close(descriptor) };
+}
+
+/// Closes all descriptors of the calling thread but standard input, output and error and those for which `keep` says so.
+/// Nothing may use a closed one any more: this is for a process that has just been forked, and for a thread with a table of
+/// its own.
 pub(crate) fn close_all_but(keep: impl Fn(RawFd) -> bool) -> io::Result<()> {
     // The list is complete before the first one is closed: it is read from a descriptor itself.
-    let names: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")?
+    let names: Vec<RawFd> = std::fs::read_dir("/proc/thread-self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     for descriptor in names.into_iter().filter(|descriptor| *descriptor > 2 && !keep(*descriptor)) {

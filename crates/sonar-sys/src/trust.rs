@@ -155,6 +155,16 @@ pub fn is_own(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw())
 }
 
+/// Whether the calling thread is root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether a user is root, the one of the calling thread, or who called sudo.
+pub fn has_user(user: u32) -> bool {
+    TrustedUsers::now().has(user)
+}
+
 /// Opens a file for writing, or creates it; what it holds stays. Pipes and devices may be named too. Refuses a symbolic
 /// link of another user, and in a folder of others also a file or a pipe that is not ours or has a second name.
 ///

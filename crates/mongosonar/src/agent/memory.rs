@@ -10,7 +10,7 @@ use sonar_core::observation::AssemblyLimits;
 use sonar_sys::split::SplitRoom;
 
 use crate::confinement::privileges::{
-    FUNCTIONS_HELPER_BYTES, HELPER_BYTES, PATHS_HELPER_BYTES, TLS_HELPER_BYTES,
+    FUNCTIONS_HELPER_BYTES, HELPER_BYTES, PAGE_HELPER_BYTES, PATHS_HELPER_BYTES, TLS_HELPER_BYTES,
 };
 use crate::large::LARGE_BYTES;
 
@@ -196,6 +196,10 @@ holders! {
     /// The helper for functions.
     FunctionsHelper: "functions_helper", Helper, FUNCTIONS_HELPER_BYTES,
         "the helper for functions: a thread for each server",
+        "`limit_memory` (`RLIMIT_DATA`)";
+    /// The helper for the page.
+    PageHelper: "page_helper", Helper, PAGE_HELPER_BYTES,
+        "the helper for the page: two answers at a time, and what the history holds for them; one that needs more ends",
         "`limit_memory` (`RLIMIT_DATA`)";
     /// Maps of the programs for files.
     FileMaps: "file_maps", Kernel, 26 * MIB,

@@ -105,6 +105,7 @@ fn holder(helper: &str) -> Holder {
         "sonar-paths" => Holder::PathsHelper,
         "sonar-tls" => Holder::TlsHelper,
         "sonar-functions" => Holder::FunctionsHelper,
+        "sonar-page" => Holder::PageHelper,
         _ => Holder::Helpers,
     }
 }

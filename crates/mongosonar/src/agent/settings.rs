@@ -1,6 +1,7 @@
 //! The configuration file of the agent: `/etc/mongosonar/agent.toml`.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::args::config;
 use crate::args::values::{parse_connections, parse_scaled};
 use crate::capture::args::Range;
 use crate::exit::usage;
+use crate::serve::args::{DEFAULT_ADDRESS, parse_address};
 
 /// Where the configuration is, unless `--config` names another file.
 pub const PLACE: &str = "/etc/mongosonar/agent.toml";
@@ -41,6 +43,8 @@ pub struct AgentSettings {
     pub queries: QueriesTable,
     /// Where the time of operations goes.
     pub split: SplitSettings,
+    /// The page that shows the history.
+    pub page: PageTable,
     /// Servers that are described here, because not all of them can be found out.
     pub server: Vec<ServerTable>,
 }
@@ -167,6 +171,16 @@ pub struct SplitSettings {
     pub sample: FollowedConnections,
 }
 
+/// `[page]`.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct PageTable {
+    /// Where it is served.
+    pub listen: PageAddress,
+    /// Names of this host by which a reverse proxy passes requests on.
+    pub allow_host: Vec<String>,
+}
+
 /// `[[server]]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -251,6 +265,11 @@ parsed_values! {
     };
     /// Which connections are followed.
     FollowedConnections(ConnectionSample): parse_connections;
+    /// An address of loopback with a port; `None`: no page is served.
+    PageAddress(Option<SocketAddr>): |text| match text {
+        "" => Ok(None),
+        text => parse_address(text).map(Some),
+    };
     /// Mebibytes of a ring.
     RingMib(u32): |text| {
         text.parse().ok().filter(|size| (4..=1_024).contains(size)).ok_or_else(|| {
@@ -263,6 +282,12 @@ impl Default for FollowedConnections {
     fn default() -> Self {
         const TENTH: NonZeroU16 = NonZeroU16::new(10).unwrap();
         Self(ConnectionSample { every: TENTH })
+    }
+}
+
+impl Default for PageAddress {
+    fn default() -> Self {
+        Self(Some(DEFAULT_ADDRESS))
     }
 }
 
@@ -375,6 +400,8 @@ mod tests {
         let off = CollectorKind::ALL.into_iter().filter(|one| !settings.collectors.runs(*one));
         assert_eq!(off.collect::<Vec<_>>(), [CollectorKind::Split]);
         assert_eq!(settings.split.sample.0.every.get(), 10);
+        assert_eq!(settings.page.listen.0.unwrap().to_string(), "127.0.0.1:8517");
+        assert_eq!(AgentSettings::parse("[page]\nlisten = \"\"\n").unwrap().page.listen.0, None);
         let sizes = AgentSettings::parse("[store]\nmax-size = \"1GiB\"\n").unwrap();
         assert_eq!(sizes.store.max_size.0, 1 << 30);
     }
@@ -406,6 +433,8 @@ mod tests {
             "tunnels",
             "interface",
             "sample",
+            "listen",
+            "allow-host",
             "dbpath",
         ] {
             assert!(uncommented.contains(&format!("\n{setting} = ")), "{setting}");
@@ -430,6 +459,8 @@ mod tests {
                 "[collectors]\nsplit = true\nqueries = false\n",
                 ["line 2: collectors.split: ", "queries = true"],
             ),
+            ("[page]\nlisten = \"0.0.0.0:8517\"\n", ["line 2: page.listen: ", "other machines"]),
+            ("[page]\nlisten = 8517\n", ["line 2: page.listen: ", "write one like 127.0.0.1:8517"]),
             ("[[server]]\nlog = \"/x\"\n", ["line 1: server: ", "port"]),
             ("[[server]]\nport = 5\n[[server]]\nport = 5\n", ["line 4: server.port: ", "twice"]),
             ("[store\n", ["line 1: ", "]"]),

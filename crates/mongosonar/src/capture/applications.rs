@@ -26,6 +26,7 @@ use super::notice::Notice;
 use crate::confinement::privileges;
 use crate::confinement::reading_apart::{MAX_READ_APART, read_each};
 use crate::confinement::start_gate::StartGate;
+use crate::confinement::thread_starter::ThreadStarter;
 use crate::servers;
 use crate::servers::log_location::{LocatedLog, is_log};
 
@@ -55,15 +56,27 @@ fn only_port(listeners: &FoundListeners, pid: u32) -> Option<u16> {
 /// Where to look up the applications.
 #[derive(Default)]
 pub struct Lookup {
+    logs: OpenedLogs,
+    server: Option<Target>,
+    /// Whether the threads drop their privileges first.
+    confined: bool,
+    starter: ThreadStarter,
+}
+
+/// Logs of servers.
+struct OpenedLogs {
     /// With the port of the server, where it is known.
     logs: Vec<(Option<u16>, ServerLog)>,
     /// The logs that were named, in the order of `logs`.
     named: Vec<String>,
-    server: Option<Target>,
-    /// Whether the thread drops its privileges first.
-    confined: bool,
-    /// Of the connections of a log, this share has room; 0: all of them.
+    /// Of the connections of a log, this share has room: a half, a third, ...; 1: all of them.
     share: usize,
+}
+
+impl Default for OpenedLogs {
+    fn default() -> Self {
+        Self { logs: Vec::new(), named: Vec::new(), share: 1 }
+    }
 }
 
 impl Lookup {
@@ -83,7 +96,8 @@ impl Lookup {
             logs = logs_of_servers(&Host::live());
         }
         let named = named.iter().map(|path| crate::input::name(path)).collect();
-        Ok(Self { logs, named, server: None, confined, share: 1 })
+        let logs = OpenedLogs { logs, named, share: 1 };
+        Ok(Self { logs, confined, ..Self::default() })
     }
 
     /// Whether the thread drops its privileges first.
@@ -93,7 +107,7 @@ impl Lookup {
 
     /// Room for a share of the connections of a log.
     pub fn share(self, share: usize) -> Self {
-        Self { share, ..self }
+        Self { logs: OpenedLogs { share, ..self.logs }, ..self }
     }
 
     /// The most bytes that looking them up takes with such a share, besides what `Shared` keeps.
@@ -104,7 +118,7 @@ impl Lookup {
 
     /// Adds the files that hold the log of the server on this port, the oldest first.
     pub fn add_log(&mut self, port: u16, files: Vec<File>) {
-        self.logs.push((Some(port), files));
+        self.logs.logs.push((Some(port), files));
     }
 
     /// Asks this server too.
@@ -112,57 +126,84 @@ impl Lookup {
         Self { server, ..self }
     }
 
-    /// Looks them up in a new thread once `gate` is open, and complains of each error. The receiver disconnects when the
-    /// thread ends.
+    /// Has the thread that reads logs started by this one.
+    pub fn with_starter(self, starter: ThreadStarter) -> Self {
+        Self { starter, ..self }
+    }
+
+    /// Looks them up once `gate` is open, and complains of each error: in a thread that reads the logs, and in one that asks
+    /// the server, which knows more than its log. The receiver disconnects when both have ended.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// A thread cannot be started.
     pub fn start(
         self,
         shared: Arc<Shared>,
         complaints: Sender<Notice>,
-        gate: StartGate,
+        gate: &StartGate,
     ) -> Result<Receiver<()>> {
         let (done, is_done) = channel();
-        let held = gate.hold();
-        let run = move || {
-            let _done = done;
-            let complain = |what| drop(complaints.send(Notice::Complaint(what)));
-            if self.confined {
-                privileges::drop_privileges_but_network(&self.server);
+        let (all_read, reading) = channel::<()>();
+        let Self { logs, server, confined, starter } = self;
+        if let Some(server) = server {
+            let (shared, complaints) = (shared.clone(), complaints.clone());
+            let (done, waiting, held) = (done.clone(), gate.clone(), gate.hold());
+            let ask = move || {
+                let _done = done;
+                if confined {
+                    privileges::drop_privileges_but_network([&server]);
+                }
+                drop(held);
+                // What follows is outside input.
+                waiting.wait();
+                // It is an error that the other one has ended.
+                reading.recv().ok();
+                let clients = Server::connect(server, 1).and_then(|server| server.clients());
+                let complaint = match clients {
+                    Ok(clients) => left_out(shared.add_clients(None, clients) as u64),
+                    Err(error) => Some(format!("applications of open connections: {error}")),
+                };
+                complaint.map(|what| complaints.send(Notice::Complaint(what)).ok());
+            };
+            let network = ThreadStarter::network(confined).context("cannot start a thread")?;
+            network.spawn("applications".to_owned(), ask).context("cannot start a thread")?;
+        }
+        if logs.logs.is_empty() {
+            return Ok(is_done);
+        }
+        let (waiting, held) = (gate.clone(), gate.hold());
+        let read = move || {
+            let (_done, _all_read) = (done, all_read);
+            if confined {
+                privileges::confine_follower();
             }
             drop(held);
-            // What follows is outside input.
-            gate.wait();
-            for (at, (port, log)) in self.logs.into_iter().enumerate() {
-                let mut remotes = Remotes::new(None).share(self.share);
-                if let Err(error) = read_files(log, &mut remotes) {
-                    complain(format!("applications of open connections: cannot read a log: {error}"));
-                }
-                if let Some(name) = self.named.get(at)
-                    && remotes.end_of_log().span.is_none()
-                {
-                    complain(not_a_log(name));
-                }
-                let refused = remotes.refused();
-                if let Some(line) = left_out(refused + shared.add_clients(port, remotes.into_known()) as u64)
-                {
-                    complain(line);
-                }
-            }
-            // The server knows more than its log.
-            if let Some(server) = self.server {
-                match Server::connect(server, 1).and_then(|server| server.clients()) {
-                    Ok(clients) => drop(left_out(shared.add_clients(None, clients) as u64).map(complain)),
-                    Err(error) => complain(format!("applications of open connections: {error}")),
-                }
-            }
+            waiting.wait();
+            logs.read(&shared, &|what| drop(complaints.send(Notice::Complaint(what))));
         };
-        std::thread::Builder::new()
-            .name("applications".to_owned())
-            .spawn(run)
-            .context("cannot start a thread")?;
+        starter.spawn("client-logs".to_owned(), read).context("cannot start a thread")?;
         Ok(is_done)
+    }
+}
+
+impl OpenedLogs {
+    /// Adds the clients that they name, and complains of each error.
+    fn read(self, shared: &Shared, complain: &dyn Fn(String)) {
+        for (at, (port, log)) in self.logs.into_iter().enumerate() {
+            let mut remotes = Remotes::new(None).share(self.share);
+            if let Err(error) = read_files(log, &mut remotes) {
+                complain(format!("applications of open connections: cannot read a log: {error}"));
+            }
+            if let Some(name) = self.named.get(at)
+                && remotes.end_of_log().span.is_none()
+            {
+                complain(not_a_log(name));
+            }
+            let refused = remotes.refused();
+            if let Some(line) = left_out(refused + shared.add_clients(port, remotes.into_known()) as u64) {
+                complain(line);
+            }
+        }
     }
 }
 

@@ -162,7 +162,7 @@ impl CaptureSession {
     pub fn look_up(&mut self) -> Result<()> {
         start_order::take(StartStep::Opened);
         let Some(lookup) = self.lookup.take() else { return Ok(()) };
-        let looked_up = lookup.start(self.shared.clone(), self.notices_to.clone(), self.gate.clone())?;
+        let looked_up = lookup.start(self.shared.clone(), self.notices_to.clone(), &self.gate)?;
         self.looked_up = Some(looked_up);
         Ok(())
     }

@@ -8,6 +8,9 @@ pub const INSPECTING: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SE
 /// To open rings again.
 pub const CAPTURING: &[u32] = &[capability::NET_RAW];
 
+/// To read files, whoever owns them.
+pub const READING: &[u32] = &[capability::DAC_READ_SEARCH];
+
 /// To write the next file of a capture into the same folder, whoever owns it.
 pub const ROTATING: &[u32] = &[capability::DAC_OVERRIDE];
 

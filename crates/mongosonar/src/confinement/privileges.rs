@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use sonar_mongo::Target;
 use sonar_sys::helper::{Helper, limit_memory, name_process};
 use sonar_sys::host::regular;
-use sonar_sys::privileges::{self, Duty, FileAccess, capability, works_without};
+use sonar_sys::privileges::{self, Duty, FileAccess, InheritedFiles, capability, works_without};
 use sonar_sys::trust;
 
 use super::start_order::{self, StartStep};
@@ -47,6 +47,12 @@ fn drop_privileges_but(duty: Duty, files: FileAccess<'_>, keep: &[u32]) {
     }
 }
 
+/// Gives this thread, and those that it starts, a table of descriptors of their own: what the other threads have open, rings
+/// above all, they can no longer use or pass on. It may own nothing that is open.
+pub fn leave_descriptors() -> Option<InheritedFiles> {
+    privileges::leave_descriptors().inspect_err(|error| lacking("what other threads have open", error)).ok()
+}
+
 fn leave_root(keep: &[u32]) {
     if let Err(error) = privileges::leave_root(keep) {
         lacking("user id 0", &error);
@@ -68,7 +74,7 @@ pub fn drop_privileges_while_tracing(is_readable: impl FnOnce() -> bool) {
 /// Drops all privileges except those that loading eBPF programs takes, and the system calls that this does not take, for a
 /// thread that will try again.
 pub fn keep_for_tracing() {
-    drop_privileges(Duty::Attaching, &["/proc", "/sys"], &[capability::BPF, capability::PERFMON]);
+    drop_privileges(Duty::Retrying, &["/proc", "/sys"], &[capability::BPF, capability::PERFMON]);
 }
 
 /// Drops every capability, the system calls that lead to more, and those that change files, for this thread and those
@@ -321,6 +327,8 @@ pub const PATHS_HELPER_BYTES: usize = 16 << 20;
 pub const TLS_HELPER_BYTES: usize = 16 << 20;
 /// The same for a helper that answers for several servers in a thread each.
 pub const FUNCTIONS_HELPER_BYTES: usize = 16 << 20;
+/// The same for the helper that serves the page: two answers at a time, with what the history holds for each.
+pub const PAGE_HELPER_BYTES: usize = 128 << 20;
 /// The same for a helper that takes snapshots of all threads of a process, with their stacks: it has an answer twice. The
 /// agent has none.
 pub const STACKS_HELPER_BYTES: usize = 1 << 30;

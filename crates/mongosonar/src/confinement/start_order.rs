@@ -6,6 +6,7 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
 
+use super::thread_starter;
 use crate::locking::lock;
 
 /// The steps, in their order. A command may take one of them several times, and leave some out.
@@ -73,6 +74,7 @@ fn may_follow(reached: Option<StartStep>, step: StartStep) -> bool {
 /// Drops the privileges of this thread by `drop`, unless they are to be kept.
 pub fn drop_privileges(confined: bool, drop: impl FnOnce()) {
     take(StartStep::Dropped);
+    thread_starter::end_network_starter();
     if confined {
         drop();
     }

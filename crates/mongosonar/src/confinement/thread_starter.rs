@@ -4,7 +4,8 @@
 //! has left root starts the others.
 
 use std::io::{self, ErrorKind};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
 use sonar_sys::privileges::Duty;
@@ -12,6 +13,7 @@ use sonar_sys::resource;
 
 use super::start_order::{self, StartStep};
 use crate::confinement::privileges;
+use crate::locking::lock;
 
 /// Starts threads.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +21,7 @@ pub enum ThreadStarter {
     /// The thread that asks.
     #[default]
     Here,
-    /// A thread that has dropped its privileges, and comes before other programs.
+    /// Another thread.
     There(Sender<StartJob>, OrdinaryNice),
 }
 
@@ -54,6 +56,27 @@ impl ThreadStarter {
             }
         })?;
         Ok(Self::There(to, nice))
+    }
+
+    /// Starts threads that talk to servers. They keep the privileges of this thread until they drop them, but have a table of
+    /// descriptors of their own: all of them the same, as tokio keeps some for the whole process. Call it before this
+    /// thread drops its privileges.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn network(confined: bool) -> io::Result<Self> {
+        start_order::take(StartStep::Opened);
+        if !confined {
+            return Ok(Self::Here);
+        }
+        let mut network = lock(&NETWORK);
+        let starter = match network.take() {
+            Some(starter) => starter,
+            None => NetworkStarter::start()?,
+        };
+        let to = starter.to.clone();
+        *network = Some(starter);
+        Ok(Self::There(to, None))
     }
 
     /// Starts a thread.
@@ -93,8 +116,49 @@ impl ThreadStarter {
     }
 }
 
+/// The thread behind [`ThreadStarter::network`], while it runs.
+static NETWORK: Mutex<Option<NetworkStarter>> = Mutex::new(None);
+
+/// Starts threads that talk to servers.
+struct NetworkStarter {
+    to: Sender<StartJob>,
+    has_dropped: Receiver<()>,
+}
+
+impl NetworkStarter {
+    fn start() -> io::Result<Self> {
+        let (to, jobs) = channel::<StartJob>();
+        let (say, has_dropped) = channel();
+        Builder::new().name("network".to_owned()).spawn(move || {
+            let inherited = privileges::leave_descriptors();
+            for StartJob(start) in jobs {
+                start();
+            }
+            privileges::drop_privileges(Duty::Showing, &[], &[]);
+            say.send(()).ok();
+            // Nobody waits for this.
+            drop(inherited);
+        })?;
+        Ok(Self { to, has_dropped })
+    }
+}
+
+/// No more threads that talk to servers are started. The thread that did so has dropped its privileges afterwards.
+pub fn end_network_starter() {
+    if let Some(NetworkStarter { to, has_dropped }) = lock(&NETWORK).take() {
+        drop(to);
+        // It is an error that it has ended already.
+        has_dropped.recv().ok();
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+    use std::path::Path;
+
+    use sonar_mongo::Server;
     use sonar_sys::privileges::{capability, holds};
 
     use super::*;
@@ -120,6 +184,32 @@ mod tests {
         let user_expected = if leaves { "65534\t65534\t65534\t65534" } else { &own[1] };
         let expected = ("there", user_expected, "0000000000000000", "2");
         assert_eq!((&*name, &*user, &*capabilities, &*filter), expected);
+    }
+
+    #[test]
+    fn threads_that_talk_to_servers_share_a_table_of_descriptors_without_those_of_others() {
+        let others = File::open("/dev/null").unwrap();
+        let number = others.as_raw_fd();
+        let is_open = move || {
+            std::fs::read_link(format!("/proc/thread-self/fd/{number}"))
+                .is_ok_and(|to| to == Path::new("/dev/null"))
+        };
+        let connect = move || {
+            let open = is_open();
+            // Nothing listens there.
+            let server = Server::connect("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=1", 1);
+            (open, server.err().map(|error| error.to_string()).unwrap_or_default())
+        };
+        for name in ["first", "second"] {
+            let network = ThreadStarter::network(true).unwrap();
+            let (open, error) = network.spawn(name.to_owned(), connect).unwrap().join().unwrap();
+            assert!(
+                !open && error.contains("127.0.0.1:1") && !error.contains("descriptor"),
+                "{name}: {error}"
+            );
+        }
+        end_network_starter();
+        assert!(is_open());
     }
 
     #[test]

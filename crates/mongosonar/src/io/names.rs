@@ -4,14 +4,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use sonar_mongo::files::StoredFile;
 use sonar_mongo::{Server, ServerError, Target};
 
 use crate::args::connection::ServerArgs;
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
-use crate::confinement::start_order::{StartStep, start_thread};
+use crate::confinement::thread_starter::ThreadStarter;
 use crate::stop::{self, Unanswered};
 
 /// The content of the server's files.
@@ -57,7 +57,8 @@ impl FileNamesQuestion {
                 say.send(Server::connect(target, 1).and_then(|server| server.files())).ok();
             }
         };
-        start_thread(StartStep::Opened, "names", ask)?;
+        let network = ThreadStarter::network(confined).context("cannot start a thread")?;
+        network.spawn("names".to_owned(), ask).context("cannot start a thread")?;
         Ok(Self { asker: Some((go, answer)) })
     }
 

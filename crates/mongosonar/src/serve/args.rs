@@ -18,7 +18,7 @@ Examples:
   mongosonar serve --allow-host db1.example   behind a reverse proxy that serves it under this name";
 
 /// The address of a page: no program that comes with MongoDB uses this port.
-const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8_517);
+pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8_517);
 
 /// The arguments of `serve`.
 #[derive(Args, Debug, Clone)]
@@ -54,7 +54,10 @@ impl PageArgs {
 }
 
 /// Reads an address of loopback with a port.
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
+///
+/// # Errors
+/// It is something else, in words.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text
         .parse()
         .map_err(|_| format!("{text:?} is not an address with a port: write one like 127.0.0.1:8517"))?;

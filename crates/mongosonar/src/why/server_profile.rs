@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use sonar_core::Source;
 use sonar_core::history::Span;
 use sonar_core::time_split::ServerOperation;
@@ -21,7 +21,7 @@ use sonar_view::why::{ProfiledDatabaseJson, ServerProfileJson};
 use super::server_operation::DescribedOperations;
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
-use crate::confinement::start_order::{StartStep, start_thread};
+use crate::confinement::thread_starter::ThreadStarter;
 use crate::stop::{self, Unanswered};
 
 /// The most databases whose profiler is asked for.
@@ -78,7 +78,8 @@ impl ProfileReader {
             // Nobody may wait for it any more.
             answer.send(read_profile(target, &numbers, &span)).ok();
         };
-        start_thread(StartStep::Opened, "profile", run)?;
+        let network = ThreadStarter::network(confined).context("cannot start a thread")?;
+        network.spawn("profile".to_owned(), run).context("cannot start a thread")?;
         Ok(Self { wanted, read })
     }
 

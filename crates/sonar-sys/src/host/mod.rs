@@ -38,6 +38,7 @@ use self::mounts::Mount;
 pub use self::places::placed;
 use self::process::{Process, Stat};
 pub use self::processors::Processors;
+pub use self::socket_table::user_listening_at;
 use self::text::small;
 
 /// Where `/proc` and `/sys` are.

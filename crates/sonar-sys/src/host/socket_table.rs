@@ -126,6 +126,35 @@ impl SocketTable {
     }
 }
 
+/// The user whose socket gets connections to an address of this machine, by number; `None` if no socket listens there. One
+/// that listens at this very address comes before one at all addresses.
+///
+/// # Errors
+/// The tables of the kernel cannot be read.
+pub fn user_listening_at(asked: SocketAddr) -> io::Result<Option<u32>> {
+    let table = |file: &str| match std::fs::read_to_string(file) {
+        // A kernel without IPv6.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        read => read,
+    };
+    let rows = [table("/proc/self/net/tcp")?, table("/proc/self/net/tcp6")?].concat();
+    Ok(user_of_rows(&rows, asked))
+}
+
+fn user_of_rows(rows: &str, asked: SocketAddr) -> Option<u32> {
+    let ip = asked.ip().to_canonical();
+    let listening = rows.lines().filter_map(|row| {
+        let fields: Vec<&str> = row.split_whitespace().collect();
+        let [_, local, _, STATE_LISTEN, _, _, _, user, ..] = fields[..] else { return None };
+        let local = address(local).filter(|local| local.port() == asked.port())?;
+        let is_exact = local.ip().to_canonical() == ip;
+        // `::` takes connections to addresses of IPv4, too.
+        let is_for_all = local.ip().is_unspecified() && (local.is_ipv6() || asked.is_ipv4());
+        (is_exact || is_for_all).then_some((is_exact, user.parse().ok()?))
+    });
+    listening.max_by_key(|(is_exact, _)| *is_exact).map(|(_, user)| user)
+}
+
 /// `0100007F:6989`: the address as words in the byte order of the machine, the port as a number.
 fn address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
@@ -150,6 +179,8 @@ fn address(text: &str) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     const OTHER: u32 = 65_533;
@@ -189,5 +220,34 @@ mod tests {
         }
         assert!(tables.sockets <= MAX_REMEMBERED && tables.tables.len() == MAX_REMEMBERED / 1_000);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_user_who_listens_at_an_address_is_found() {
+        let row = |local: &str, state: &str, user: u32| {
+            format!(
+                "   0: {local} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 {user:>5} 0 1 1\n"
+            )
+        };
+        let heading = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n";
+        let all_of_6 = "00000000000000000000000000000000";
+        let rows = [
+            heading.to_owned(),
+            row("00000000:2145", STATE_LISTEN, 1),
+            row("0100007F:2145", "01", 2),
+            row("0100007F:2145", STATE_LISTEN, 3),
+            row("0100007F:2146", STATE_LISTEN, 4),
+            row(&format!("{all_of_6}:2147"), STATE_LISTEN, 5),
+        ]
+        .concat();
+        let user = |asked: &str| user_of_rows(&rows, asked.parse().unwrap());
+        assert_eq!(user("127.0.0.1:8517"), Some(3));
+        assert_eq!(user("127.0.0.2:8517"), Some(1), "all addresses");
+        assert_eq!([user("127.0.0.1:8518"), user("127.0.0.2:8518")], [Some(4), None]);
+        assert_eq!([user("127.0.0.1:8519"), user("[::1]:8519")], [Some(5); 2]);
+        assert_eq!(user("[::1]:8517"), None, "IPv4 only");
+        let own = TcpListener::bind("127.0.0.1:0").unwrap();
+        let found = user_listening_at(own.local_addr().unwrap()).unwrap();
+        assert_eq!(found, Some(rustix::process::geteuid().as_raw()));
     }
 }

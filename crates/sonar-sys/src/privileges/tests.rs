@@ -1,5 +1,6 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
@@ -316,6 +317,35 @@ fn a_socket_that_captures_gets_no_way_to_send() {
         });
         assert_eq!(errors.join().unwrap(), [Some(if may { libc::EBADF } else { libc::EPERM })], "{duty:?}");
     }
+}
+
+#[test]
+fn a_thread_that_leaves_the_descriptors_of_others_has_none_of_them_and_they_keep_theirs() {
+    let is_open = |number: i32| std::fs::read_link(format!("/proc/thread-self/fd/{number}")).is_ok();
+    let before = File::open("/dev/null").unwrap();
+    let (to_thread, opened_later) = std::sync::mpsc::channel();
+    let (to_test, opened_there) = std::sync::mpsc::channel();
+    let number = before.as_raw_fd();
+    let leaver = thread::spawn(move || {
+        let had = is_open(number);
+        drop(leave_descriptors().unwrap());
+        let (kept, standard) = (is_open(number), [0, 1, 2].map(is_open));
+        let own = File::open("/dev/zero").unwrap();
+        to_test.send(own.as_raw_fd()).unwrap();
+        let later = opened_later.recv().unwrap();
+        // A thread that it starts shares its table.
+        let inherits = thread::scope(|scope| scope.spawn(|| is_open(own.as_raw_fd())).join().unwrap());
+        (had, kept, standard, is_open(later), inherits)
+    });
+    let theirs = opened_there.recv().unwrap();
+    let target = |number: i32| std::fs::read_link(format!("/proc/thread-self/fd/{number}")).ok();
+    assert_ne!(target(theirs), Some("/dev/zero".into()));
+    // A number that the other thread has not in use.
+    let later = rustix::io::fcntl_dupfd_cloexec(&before, 500).unwrap();
+    to_thread.send(later.as_raw_fd()).unwrap();
+    let standard = [0, 1, 2].map(is_open);
+    assert_eq!(leaver.join().unwrap(), (true, false, standard, false, true));
+    assert!(is_open(number) && is_open(later.as_raw_fd()));
 }
 
 #[test]

@@ -3,5 +3,5 @@
 mod status;
 mod summary;
 
-pub use status::{AgentStatus, CollectorState, CollectorStatus, HeldBytes, WatchedServer};
+pub use status::{AgentStatus, CollectorState, CollectorStatus, HeldBytes, ServedPageStatus, WatchedServer};
 pub use summary::{AgentSummary, CollectorSummary};

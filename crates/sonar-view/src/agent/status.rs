@@ -1,5 +1,6 @@
 //! What a running agent does.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,41 @@ pub struct WatchedServer {
     pub diagnostic_problem: Option<String>,
 }
 
+/// The page of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedPageStatus {
+    /// Its address, with the port.
+    pub address: String,
+    /// Why it is not served; `None` if it is.
+    pub problem: Option<String>,
+    /// Requests refused since the start, by reason, without reasons that did not occur.
+    pub refused: BTreeMap<String, u64>,
+}
+
+impl ServedPageStatus {
+    fn text(&self, out: &mut impl Write) -> io::Result<()> {
+        let Self { address, problem, refused } = self;
+        if let Some(why) = problem {
+            return writeln!(out, "page at {}: NOT SERVED, {}", escape(address), escape(why));
+        }
+        let all = refused.values().fold(0_u64, |sum, count| sum.saturating_add(*count));
+        let reasons: Vec<String> =
+            refused.iter().map(|(reason, count)| format!("{} {}", escape(reason), Grouped(*count))).collect();
+        match all {
+            0 => writeln!(out, "page at http://{}/", escape(address)),
+            all => {
+                writeln!(
+                    out,
+                    "page at http://{}/, {} refused: {}",
+                    escape(address),
+                    plural(all, "request"),
+                    reasons.join(", ")
+                )
+            }
+        }
+    }
+}
+
 /// A running agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentStatus {
@@ -147,6 +183,9 @@ pub struct AgentStatus {
     /// What holds it, and how much at most.
     #[serde(default)]
     pub held: Vec<HeldBytes>,
+    /// Its page; `None` if it is off.
+    #[serde(default)]
+    pub page: Option<ServedPageStatus>,
     /// Its collectors.
     pub collectors: Vec<CollectorStatus>,
     /// The servers that it watches.
@@ -232,6 +271,9 @@ impl AgentStatus {
         if self.windows_lost > 0 {
             writeln!(out, "LOST: {} could not be stored", plural(self.windows_lost, "window"))?;
         }
+        if let Some(page) = &self.page {
+            page.text(out)?;
+        }
         if let Some(why) = &self.refused_configuration {
             writeln!(out, "{}", escape(why))?;
         }
@@ -313,6 +355,25 @@ mod tests {
         HeldBytes { name: name.to_owned(), place: place.to_owned(), bytes, max_bytes }
     }
 
+    fn page(problem: Option<&str>, refused: &[(&str, u64)]) -> ServedPageStatus {
+        ServedPageStatus {
+            address: "127.0.0.1:8517".to_owned(),
+            problem: problem.map(str::to_owned),
+            refused: refused.iter().map(|(reason, count)| (reason.to_string(), *count)).collect(),
+        }
+    }
+
+    #[test]
+    fn the_status_says_where_the_page_is_and_why_it_is_not() {
+        let said = |page: &ServedPageStatus| {
+            let mut text = Vec::new();
+            page.text(&mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        assert_eq!(said(&page(None, &[])), "page at http://127.0.0.1:8517/\n");
+        assert_eq!(said(&page(Some("in use"), &[])), "page at 127.0.0.1:8517: NOT SERVED, in use\n");
+    }
+
     #[test]
     fn the_status_shows_what_fails_and_what_it_costs() {
         let second = 1_000_000_000;
@@ -348,6 +409,7 @@ mod tests {
                 held("paths_helper", "helper", Some(3_000_000), Some(16_777_216)),
                 held("helpers_code", "helper", Some(2_000_000), None),
             ],
+            page: Some(page(None, &[("access", 1_200), ("host\u{1b}", 1)])),
             collectors: vec![queries, files],
             servers: vec![server(5, None), server(6, Some("/proc/1/fd/1 cannot be read: no permission"))],
             ..AgentStatus::default()
@@ -362,6 +424,7 @@ mod tests {
             "only a restart can change: store.path",
             "NOT STORING: no room\\u{1b}",
             "LOST: 1 window could not be stored",
+            "page at http://127.0.0.1:8517/, 1201 requests refused: access 1,200, host\\u{1b} 1",
             "           db1: all\\u{1b}",
             "memory: 34.6MB of the 40.0MB that the process has are accounted for; its helpers have 5.00MB",
             "held by          where         now   at most",

@@ -26,6 +26,7 @@ mod names;
 mod network;
 mod opener;
 mod options;
+mod page;
 mod path_bytes;
 mod plan;
 mod positions;
@@ -69,6 +70,7 @@ use self::helpers::HelperWatch;
 use self::inspector::Inspector;
 use self::lives::ServerLives;
 use self::opener::NetworkState;
+use self::page::AgentPage;
 pub use self::plan::LivePlan;
 use self::positions::LogPositions;
 use self::pulse::{StorePulse, WatchTask};
@@ -133,9 +135,10 @@ pub fn run(plan: LivePlan<'_>) -> Result<AgentSummary> {
     let signals = Signals::catch(StopBehavior::Service)?;
     let (reload, asked_to_stop) = (on_signals(&[SIGHUP])?, on_signals(&[SIGTERM, SIGINT])?);
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
+    let page = AgentPage::start(&plan);
     let inspector = Arc::new(Inspector::start(&plan.settings.server, plan.config, plan.confined));
     let helpers = CollectorHelpers::start(&plan);
-    let opened = OpenedAgent::open(&plan, inspector, asked_to_stop)?;
+    let opened = OpenedAgent::open(&plan, inspector, page, asked_to_stop)?;
     let mut agent = LiveAgent::new(plan, opened);
     agent.look_around()?;
     if agent.context.servers.all().is_empty() {
@@ -187,6 +190,7 @@ struct OpenedAgent {
     applications: Arc<KnownApplications>,
     manager: Arc<ServiceManager>,
     inspector: Arc<Inspector>,
+    page: AgentPage,
 }
 
 impl OpenedAgent {
@@ -194,7 +198,12 @@ impl OpenedAgent {
     ///
     /// # Errors
     /// The store cannot be used, or a thread cannot be started.
-    fn open(plan: &LivePlan<'_>, inspector: Arc<Inspector>, asked_to_stop: Arc<AtomicBool>) -> Result<Self> {
+    fn open(
+        plan: &LivePlan<'_>,
+        inspector: Arc<Inspector>,
+        page: AgentPage,
+        asked_to_stop: Arc<AtomicBool>,
+    ) -> Result<Self> {
         let manager = Arc::new(ServiceManager::from_environment());
         let starter = match plan.confined {
             true => ThreadStarter::confined().context("cannot start a thread")?,
@@ -210,10 +219,12 @@ impl OpenedAgent {
             eprintln!("mongosonar: the applications of the history cannot be read: {error}");
             KnownApplications::default()
         }));
+        let page = page.begin(plan.folder);
         drop(opening);
         // Opening it may take a privilege that is dropped.
         let kernel_log = KernelLog::open().ok();
-        Ok(Self { starter, pulse, store: Box::new(store), kernel_log, applications, manager, inspector })
+        let store = Box::new(store);
+        Ok(Self { starter, pulse, store, kernel_log, applications, manager, inspector, page })
     }
 }
 
@@ -267,6 +278,7 @@ struct LiveAgent<'a> {
     /// Why the inspector did not answer the last search for servers, if it did not.
     unanswered: Option<CollectorProblem>,
     helpers: HelperWatch,
+    page: AgentPage,
     /// Why only a new start helps, as soon as that is so.
     restart_reason: Option<String>,
     /// Servers that ran at the start and whose ports this process may not see, if it saw no port of any.
@@ -279,7 +291,8 @@ struct LiveAgent<'a> {
 impl<'a> LiveAgent<'a> {
     /// One without collectors, which has seen nothing yet.
     fn new(plan: LivePlan<'a>, opened: OpenedAgent) -> Self {
-        let OpenedAgent { starter, pulse, store, kernel_log, applications, manager, inspector } = opened;
+        let OpenedAgent { starter, pulse, store, kernel_log, applications, manager, inspector, page } =
+            opened;
         let (to, parts) = part_channel(WAITING);
         let context = CollectorContext {
             to,
@@ -322,6 +335,7 @@ impl<'a> LiveAgent<'a> {
             hidden_servers: None,
             late_answers: 0,
             begun,
+            page,
             followers,
             manager,
             inspector,

@@ -155,7 +155,8 @@ impl QueriesCollector {
     /// # Errors
     /// The thread cannot be started.
     pub fn look_up(&self, lookup: Lookup) -> Result<()> {
-        let known = lookup.start(self.shared.clone(), self.notices_to.clone(), StartGate::opened())?;
+        let lookup = lookup.with_starter(self.threads.clone());
+        let known = lookup.start(self.shared.clone(), self.notices_to.clone(), &StartGate::opened())?;
         known.recv_timeout(applications::PATIENCE).ok();
         Ok(())
     }

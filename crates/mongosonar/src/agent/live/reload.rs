@@ -111,6 +111,7 @@ fn fixed(old: &AgentSettings, new: &AgentSettings) -> Vec<&'static str> {
         (is_new(CollectorKind::Split), "collectors.split = true"),
         (old.queries.tls != new.queries.tls, "queries.tls"),
         (old.split != new.split, "split.sample"),
+        (old.page != new.page, "page"),
         (old.targets() != new.targets(), "server.uri"),
     ]
     .into_iter()

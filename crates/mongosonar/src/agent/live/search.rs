@@ -15,7 +15,7 @@ use super::inspector::FoundServer;
 use super::known_servers::KnownServers;
 use super::lives::{NotServing, ProcessState, ServerLives};
 use super::watched::{LoggedEnd, ServerReach};
-use super::{LiveAgent, QueriesCollector, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY};
+use super::{LiveAgent, QueriesCollector, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY, page};
 use crate::servers;
 
 /// How often the servers are written for the next run.
@@ -49,6 +49,11 @@ impl LiveAgent<'_> {
     pub(super) fn follow_helpers(&mut self) {
         for HelperReport { name, problem, has_ended } in self.helpers.look(&Host::live(), &helper::started())
         {
+            if name == page::HELPER {
+                // Only the page depends on it.
+                self.page.note(problem.as_ref().map(CollectorProblem::text));
+                continue;
+            }
             if has_ended {
                 // Nobody else can start it again.
                 self.restart_reason.get_or_insert_with(|| format!("the helper process {name} has ended"));

@@ -21,6 +21,12 @@ use crate::io::process::process_namespace_problem;
 /// The most servers that the first line names.
 const MAX_NAMED: usize = 4;
 
+/// What a command needs to read the history in this folder.
+fn suffix(folder: &Path) -> String {
+    let store = StoreArgs { store: (folder != StoreArgs::default().folder()).then(|| folder.to_path_buf()) };
+    store.suffix()
+}
+
 /// What is watched, where it is stored, and how to ask for it. `hidden`: servers that run here, but of which this process
 /// may not see the ports.
 fn first_line(servers: &[FoundServer], hidden: Option<&str>, folder: &Path) -> String {
@@ -34,8 +40,7 @@ fn first_line(servers: &[FoundServer], hidden: Option<&str>, folder: &Path) -> S
         (true, None) => "no mongod or mongos runs on this host yet, each that starts is watched".to_owned(),
         (false, _) => format!("watching {}", names.join(", ")),
     };
-    let store = StoreArgs { store: (folder != StoreArgs::default().folder()).then(|| folder.to_path_buf()) };
-    let suffix = store.suffix();
+    let suffix = suffix(folder);
     format!(
         "{what}; storing in {}; ask with `mongosonar what-changed{suffix}`, `mongosonar timeline{suffix}`, \
          `mongosonar agent --status{suffix}`",
@@ -50,6 +55,10 @@ impl LiveAgent<'_> {
             "mongosonar: {}",
             first_line(&self.context.servers.all(), self.hidden_servers.as_deref(), self.plan.folder)
         );
+        if let Some(address) = self.page.address() {
+            let suffix = suffix(self.plan.folder);
+            eprintln!("mongosonar: page at http://{address}/; `mongosonar open{suffix}` prints a link to it");
+        }
     }
 
     /// Says that eBPF programs find no process here, if sources use them and it is so.
@@ -144,6 +153,7 @@ impl LiveAgent<'_> {
             helpers_cpu_ns: helper_time().as_nanos() as u64,
             memory_bytes: usage.resident_bytes,
             held,
+            page: self.page.status(),
             collectors,
             servers: self.context.servers.all().iter().map(server).collect(),
         };

@@ -132,6 +132,7 @@ fn test_agent(folder: &Path, second: u64) -> TestAgent<'_> {
         applications: Arc::default(),
         manager: Arc::default(),
         inspector: Arc::new(of_nobody(&proc)),
+        page: AgentPage::Off,
     };
     let mut agent = LiveAgent::new(plan, opened);
     let clock = Arc::new(TestClock(Mutex::new(ClockReading { time: at(second), at: Instant::now() })));

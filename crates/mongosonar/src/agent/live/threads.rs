@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use sonar_core::history::CollectorKind;
 use sonar_view::agent::CollectorState;
 
@@ -64,7 +64,8 @@ impl LiveAgent<'_> {
             let follows_internals = self.plan.runs(CollectorKind::Internals);
             let follows_logs = self.plan.runs(CollectorKind::Log);
             let status = StatusCollector { targets, follows_internals, follows_logs };
-            self.begin(CollectorKind::Status, Box::new(status))?;
+            let network = ThreadStarter::network(self.plan.confined).context("cannot start a thread")?;
+            self.begin_by(&network, CollectorKind::Status, Box::new(status))?;
         }
         Ok(lookup)
     }
@@ -85,7 +86,17 @@ impl LiveAgent<'_> {
     /// Starts a collector that needs privileges, and waits until it has dropped what it does not need. Returns whether
     /// it goes on.
     pub(super) fn begin(&mut self, kind: CollectorKind, plan: Box<dyn CollectorPlan>) -> Result<bool> {
-        let thread = self.context.start(&ThreadStarter::Here, kind, plan)?;
+        self.begin_by(&ThreadStarter::Here, kind, plan)
+    }
+
+    /// The same in a thread that this one starts.
+    fn begin_by(
+        &mut self,
+        starter: &ThreadStarter,
+        kind: CollectorKind,
+        plan: Box<dyn CollectorPlan>,
+    ) -> Result<bool> {
+        let thread = self.context.start(starter, kind, plan)?;
         let goes_on = thread.has_begun();
         if goes_on {
             self.threads.insert(kind, thread);

@@ -1,0 +1,104 @@
+//! The page of a history in a folder, as `serve` and the agent serve it.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use sonar_core::{HistoryReader, Timestamp};
+use sonar_serve::{
+    AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PageProblem,
+    RefusalCounts, ServedPage,
+};
+use sonar_store::SqliteHistory;
+use sonar_view::agent::AgentStatus;
+
+use super::token_file;
+use crate::agent;
+use crate::args::when;
+use crate::confinement::start_order::{StartStep, start_thread};
+use crate::exit;
+use crate::page;
+
+/// How often the token is read again: after a new one was made, sessions of the one before last no longer than that.
+const READ_TOKEN_EVERY: Duration = Duration::from_millis(500);
+
+/// The page of a history in a folder.
+pub struct StoredPage {
+    page: Arc<ServedPage>,
+    folder: PathBuf,
+}
+
+impl StoredPage {
+    /// A page for whoever has the token, under the names of this host that are allowed.
+    ///
+    /// # Errors
+    /// The web app of this program cannot be served.
+    pub fn new(folder: &Path, token: AccessToken, hosts: AllowedHosts, limits: PageLimits) -> Result<Self> {
+        let (html, policy) = page::live();
+        let app = PageApp::new(html, &policy).context("the web app cannot be served")?;
+        let history = ServedStore { folder: folder.to_owned(), name: folder.display().to_string() };
+        let door = PageDoor { access: PageAccess::new(token, when::now()), hosts };
+        let page = Arc::new(ServedPage::new(Box::new(history), app, door, limits));
+        Ok(Self { page, folder: folder.to_owned() })
+    }
+
+    /// Serves it until `stop` is set, in a thread of its own. Meanwhile each new token takes effect, and every half second
+    /// `counted` gets what was refused so far.
+    ///
+    /// # Errors
+    /// The socket cannot be used.
+    pub fn serve(
+        &self,
+        listener: TcpListener,
+        stop: Arc<AtomicBool>,
+        mut counted: impl FnMut(&RefusalCounts),
+    ) -> Result<()> {
+        let served = self.page.clone();
+        let thread =
+            start_thread(StartStep::Thread, "page", move || sonar_serve::serve(listener, &served, &stop))?;
+        let mut is_known = true;
+        while !thread.is_finished() {
+            let read = token_file::read(&self.folder);
+            // Where none can be read, nobody may ask.
+            if let Err(error) = &read
+                && is_known
+            {
+                eprintln!("mongosonar: nobody may read the page: {}", exit::message(error));
+            }
+            is_known = read.is_ok();
+            self.page.access().replace(read.ok().flatten());
+            counted(self.page.refused());
+            std::thread::sleep(READ_TOKEN_EVERY);
+        }
+        let ended = thread.join().map_err(|_| anyhow!("the thread that serves the page has failed"))?;
+        ended.context("cannot serve")
+    }
+}
+
+/// The history in a folder, for a thread that may read nothing else.
+struct ServedStore {
+    folder: PathBuf,
+    name: String,
+}
+
+impl PageHistory for ServedStore {
+    fn open(&self) -> Result<Box<dyn HistoryReader>, PageProblem> {
+        let store = SqliteHistory::open(&self.folder).map_err(|error| PageProblem::failed(&error))?;
+        Ok(Box::new(store))
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn now(&self) -> Timestamp {
+        when::now()
+    }
+
+    fn agent(&self) -> Result<Option<AgentStatus>, String> {
+        agent::recent_status(&self.folder, self.now()).map_err(|error| exit::message(&error))
+    }
+}

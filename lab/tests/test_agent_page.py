@@ -1,0 +1,118 @@
+"""The page of a running agent: who may read it, what its status says of it, and that nothing else depends on it."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from test_agent import agent, free_port
+from test_privileges import FIXTURES, children
+
+import labkit
+
+pytestmark = pytest.mark.root
+
+MACHINE = "[collectors]\nqueries = false\nlog = false\ninternals = false\nfiles = false\n"
+
+
+def config(listen):
+    return f'{MACHINE}[page]\nlisten = "{listen}"\n'
+
+
+def answer(port, path, **headers):
+    """The status of an answer, and its document."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request) as found:
+            return found.status, json.load(found)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def token(running):
+    return {"Authorization": f"Bearer {(running.store / 'page-token').read_text().strip()}"}
+
+
+def helper_of(running):
+    (pid,) = [
+        pid
+        for pid in children(running.child.pid)
+        if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "sonar-page"
+    ]
+    return pid
+
+
+def opening(store, *options):
+    return subprocess.run([labkit.MONGOSONAR, "open", "--store", store, *options], capture_output=True, text=True)
+
+
+def test_no_link_is_printed_to_a_port_at_which_another_user_listens(tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(FIXTURES / "history", store)
+    store.chmod(0o700)
+    program = "import socket\nlistener = socket.create_server(('127.0.0.1', 0))\nprint(listener.getsockname()[1], flush=True)\ninput()"
+    nobody = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups", sys.executable, "-c", program]
+    with labkit.process(nobody, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        port = int(other.stdout.readline())
+        done = opening(store, "--listen", f"127.0.0.1:{port}")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"a program of user 65534 listens at 127.0.0.1:{port}" in done.stderr
+
+
+def test_an_agent_serves_its_history_and_counts_what_the_page_refuses(tmp_path):
+    port = free_port()
+    with agent(tmp_path, config(f"127.0.0.1:{port}")) as running:
+        assert f"page at http://127.0.0.1:{port}/" in running.errors()
+        running.wait(lambda: running.status()["windows"] > 0, "a window")
+        code, status = answer(port, "/api/v1/status", **token(running))
+        assert (code, status["agent"]["pid"], status["history"]) == (200, running.child.pid, str(running.store))
+        code, timeline = answer(port, "/api/v1/timeline?from=-5m", **token(running))
+        assert (code, timeline["kind"], timeline["about"]["sources"]) == (200, "timeline", [str(running.store)])
+        assert answer(port, "/api/v1/status")[0] == 401
+        assert answer(port, "/api/v1/status", Authorization="Bearer wrong")[0] == 401
+        assert answer(port, "/api/v1/status", Host="evil.example")[0] == 421
+        running.wait(lambda: running.status()["page"]["refused"] == {"access": 2, "host": 1}, "the counts")
+        shown = subprocess.run(
+            [labkit.MONGOSONAR, "agent", "--status", "--store", running.store], capture_output=True, text=True
+        )
+        assert f"page at http://127.0.0.1:{port}/, 3 requests refused: access 2, host 1\n" in shown.stdout
+        # The address comes from the status of the agent.
+        opened = opening(running.store)
+        assert opened.stdout.startswith(f"http://127.0.0.1:{port}/#"), opened
+        # A change of it takes a restart.
+        (tmp_path / "agent.toml").write_text(config(""))
+        running.child.send_signal(signal.SIGHUP)
+        running.wait(lambda: "only a restart can change: page" in running.errors(), "the refusal")
+        assert labkit.stop(running.child) == 0
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+def test_an_agent_whose_page_cannot_be_served_or_has_ended_goes_on(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        (tmp_path / "taken").mkdir()
+        with agent(tmp_path / "taken", config(address)) as running:
+            running.wait(lambda: running.status()["windows"] > 0, "a window")
+            page = running.status()["page"]
+            assert page["address"] == address and "cannot serve at" in page["problem"], page
+            assert f"the page is not served: cannot serve at {address}" in running.errors()
+            assert "the agent does not serve the page: cannot serve at" in opening(running.store).stderr
+    (tmp_path / "ended").mkdir()
+    with agent(tmp_path / "ended", config(f"127.0.0.1:{free_port()}")) as running:
+        # Not before it is known to run.
+        running.wait(lambda: running.status()["windows"] > 0, "a window")
+        os.kill(helper_of(running), signal.SIGKILL)
+        running.wait(lambda: "has ended" in (running.status()["page"]["problem"] or ""), "the end of the page")
+        before = running.status()["windows"]
+        running.wait(lambda: running.status()["windows"] > before, "a window without the page")
+    (tmp_path / "off").mkdir()
+    with agent(tmp_path / "off", config("")) as running:
+        assert running.status()["page"] is None and "page at" not in running.errors()
