@@ -56,7 +56,7 @@ fn only_port(listeners: &FoundListeners, pid: u32) -> Option<u16> {
 /// Where to look up the applications.
 #[derive(Default)]
 pub struct Lookup {
-    logs: OpenedLogs,
+    logs: ClientLogs,
     server: Option<Target>,
     /// Whether the threads drop their privileges first.
     confined: bool,
@@ -64,7 +64,7 @@ pub struct Lookup {
 }
 
 /// Logs of servers.
-struct OpenedLogs {
+struct ClientLogs {
     /// With the port of the server, where it is known.
     logs: Vec<(Option<u16>, ServerLog)>,
     /// The logs that were named, in the order of `logs`.
@@ -73,7 +73,7 @@ struct OpenedLogs {
     share: usize,
 }
 
-impl Default for OpenedLogs {
+impl Default for ClientLogs {
     fn default() -> Self {
         Self { logs: Vec::new(), named: Vec::new(), share: 1 }
     }
@@ -96,7 +96,7 @@ impl Lookup {
             logs = logs_of_servers(&Host::live());
         }
         let named = named.iter().map(|path| crate::input::name(path)).collect();
-        let logs = OpenedLogs { logs, named, share: 1 };
+        let logs = ClientLogs { logs, named, share: 1 };
         Ok(Self { logs, confined, ..Self::default() })
     }
 
@@ -107,7 +107,7 @@ impl Lookup {
 
     /// Room for a share of the connections of a log.
     pub fn share(self, share: usize) -> Self {
-        Self { logs: OpenedLogs { share, ..self.logs }, ..self }
+        Self { logs: ClientLogs { share, ..self.logs }, ..self }
     }
 
     /// The most bytes that looking them up takes with such a share, besides what `Shared` keeps.
@@ -186,7 +186,7 @@ impl Lookup {
     }
 }
 
-impl OpenedLogs {
+impl ClientLogs {
     /// Adds the clients that they name, and complains of each error.
     fn read(self, shared: &Shared, complain: &dyn Fn(String)) {
         for (at, (port, log)) in self.logs.into_iter().enumerate() {

@@ -6,7 +6,6 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
 
-use super::thread_starter;
 use crate::locking::lock;
 
 /// The steps, in their order. A command may take one of them several times, and leave some out.
@@ -28,6 +27,9 @@ const SHOWN: &str = "MONGOSONAR_START_STEPS";
 
 /// The last step of this process.
 static REACHED: Mutex<Option<StartStep>> = Mutex::new(None);
+
+/// What is done before privileges are dropped.
+static ENDING: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
 
 /// What is done once privileges are dropped.
 static WAITING: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
@@ -66,6 +68,11 @@ pub fn once_dropped(work: impl FnOnce() + Send + 'static) {
     }
 }
 
+/// Does this before the main thread of a command drops its privileges.
+pub fn before_dropping(work: impl FnOnce() + Send + 'static) {
+    lock(&ENDING).push(Box::new(work));
+}
+
 /// Whether a step comes in time.
 fn may_follow(reached: Option<StartStep>, step: StartStep) -> bool {
     reached.is_none_or(|reached| reached <= step)
@@ -74,7 +81,8 @@ fn may_follow(reached: Option<StartStep>, step: StartStep) -> bool {
 /// Drops the privileges of this thread by `drop`, unless they are to be kept.
 pub fn drop_privileges(confined: bool, drop: impl FnOnce()) {
     take(StartStep::Dropped);
-    thread_starter::end_network_starter();
+    let ending = std::mem::take(&mut *lock(&ENDING));
+    ending.into_iter().for_each(|work| work());
     if confined {
         drop();
     }

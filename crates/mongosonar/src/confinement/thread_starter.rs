@@ -72,7 +72,10 @@ impl ThreadStarter {
         let mut network = lock(&NETWORK);
         let starter = match network.take() {
             Some(starter) => starter,
-            None => NetworkStarter::start()?,
+            None => {
+                start_order::before_dropping(end_network_starter);
+                NetworkStarter::start()?
+            }
         };
         let to = starter.to.clone();
         *network = Some(starter);
@@ -144,8 +147,9 @@ impl NetworkStarter {
 }
 
 /// No more threads that talk to servers are started. The thread that did so has dropped its privileges afterwards.
-pub fn end_network_starter() {
-    if let Some(NetworkStarter { to, has_dropped }) = lock(&NETWORK).take() {
+fn end_network_starter() {
+    let network = lock(&NETWORK).take();
+    if let Some(NetworkStarter { to, has_dropped }) = network {
         drop(to);
         // It is an error that it has ended already.
         has_dropped.recv().ok();
