@@ -2,6 +2,7 @@
 //! build one that comes too late ends the program.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
@@ -28,6 +29,9 @@ const SHOWN: &str = "MONGOSONAR_START_STEPS";
 /// The last step of this process.
 static REACHED: Mutex<Option<StartStep>> = Mutex::new(None);
 
+/// Whether this process is a helper, whose steps nobody asks for.
+static IS_HELPER: AtomicBool = AtomicBool::new(false);
+
 /// What is done before privileges are dropped.
 static ENDING: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
 
@@ -43,7 +47,11 @@ pub fn take(step: StartStep) {
     let mut reached = lock(&REACHED);
     debug_assert!(may_follow(*reached, step), "{step:?} after {reached:?}");
     let is_new = reached.replace(step) != Some(step);
-    if cfg!(debug_assertions) && is_new && std::env::var_os(SHOWN).is_some() {
+    if cfg!(debug_assertions)
+        && is_new
+        && !IS_HELPER.load(Ordering::Relaxed)
+        && std::env::var_os(SHOWN).is_some()
+    {
         eprintln!("mongosonar: start: {step:?}");
     }
 }
@@ -51,6 +59,7 @@ pub fn take(step: StartStep) {
 /// States in a helper process that it has dropped its privileges. The other one has an order of its own.
 pub fn helper_has_dropped() {
     *lock(&REACHED) = Some(StartStep::Dropped);
+    IS_HELPER.store(true, Ordering::Relaxed);
 }
 
 /// Whether a thread of this process has dropped its privileges, so that threads may start that need none.
