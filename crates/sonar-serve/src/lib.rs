@@ -6,6 +6,7 @@
 //! | how much, and what was refused | `limits`, `reading` |
 //! | what is asked | `parameters` |
 //! | what is answered | `documents`: those of [`sonar_view::past`], as `--json` has them; `problem` |
+//! | when something new is there | `live`, `newest` |
 //! | addresses, and what every request has to pass | `router` |
 //! | connections | `server` |
 //!
@@ -18,6 +19,8 @@ mod documents;
 mod hex;
 mod hosts;
 mod limits;
+mod live;
+mod newest;
 mod page;
 mod parameters;
 mod problem;

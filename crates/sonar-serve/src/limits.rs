@@ -12,6 +12,8 @@ use sonar_core::time::NS_PER_S;
 pub struct PageLimits {
     /// Connections at once.
     pub connections: usize,
+    /// Connections that are told of new windows.
+    pub viewers: usize,
     /// Answers that are made at once.
     pub answers: usize,
     /// Requests that wait for their turn.
@@ -40,6 +42,7 @@ impl Default for PageLimits {
     fn default() -> Self {
         Self {
             connections: 256,
+            viewers: 64,
             answers: 2,
             waiting: 64,
             rate: RequestRate { per_second: 100, burst: 200 },

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use crate::access::PageAccess;
 use crate::hosts::AllowedHosts;
 use crate::limits::{PageLimits, RefusalCounts, RequestBudget};
+use crate::newest::NewestWindow;
 use crate::problem::PageProblem;
 
 /// The history that a page shows.
@@ -74,6 +75,9 @@ pub struct ServedPage {
     pub(crate) places: Arc<Semaphore>,
     /// Turns to read the history.
     pub(crate) turns: Arc<Semaphore>,
+    /// Places for those who follow it.
+    pub(crate) viewers: Arc<Semaphore>,
+    pub(crate) newest: NewestWindow,
 }
 
 impl ServedPage {
@@ -93,6 +97,8 @@ impl ServedPage {
             budget: RequestBudget::new(limits.rate, Instant::now()),
             places: Arc::new(Semaphore::new(limits.answers + limits.waiting)),
             turns: Arc::new(Semaphore::new(limits.answers)),
+            viewers: Arc::new(Semaphore::new(limits.viewers)),
+            newest: NewestWindow::default(),
             limits,
         }
     }

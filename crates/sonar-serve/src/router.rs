@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use crate::documents::{DocumentKind, late, make};
 use crate::hosts::is_same_origin;
 use crate::limits::PageRefusal;
+use crate::live;
 use crate::page::ServedPage;
 use crate::parameters::Parameters;
 use crate::problem::PageProblem;
@@ -27,6 +28,8 @@ use crate::problem::PageProblem;
 const APP: &str = "/";
 /// What browsers ask for by themselves.
 const ICON: &str = "/favicon.ico";
+/// What is told of new windows.
+const LIVE: &str = "/api/v1/live";
 /// Where a link opens a session.
 const SESSION: &str = "/api/v1/session";
 
@@ -53,6 +56,7 @@ pub fn router(page: &Arc<ServedPage>) -> Router {
         };
         router = router.route(kind.path(), get(answer));
     }
+    router = router.route(LIVE, get(live::follow));
     // What follows needs no session.
     router =
         router.route_layer(from_fn_with_state(page.clone(), only_readers)).route(SESSION, post(open_session));

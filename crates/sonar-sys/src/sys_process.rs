@@ -3,6 +3,7 @@
 //!
 //! As in `sys`, a wrapper adds no policy, turns `-1` into [`io::Error`], and exposes no pointer.
 
+use std::cell::RefCell;
 use std::ffi::{c_int, c_long, c_ulong};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -63,16 +64,13 @@ pub(crate) fn copy_descriptors() -> io::Result<()> {
 }
 
 /// In a thread with a table of its own: closes all descriptors but standard input, output and error. Gives the files and
-/// folders, which are still open: closing one may wait for its file system.
+/// folders, which are still open: closing one may wait for its file system. Those that can be written come first.
 pub(crate) fn close_all_but_files() -> Vec<RawFd> {
-    let files = std::cell::RefCell::new(Vec::new());
+    let files = RefCell::new(Vec::new());
     let closed = close_all_but(|descriptor| {
-        // SAFETY: the structure is integers, and lives through the call, which fails if nothing has this number.
-        let mode = unsafe {
-            let mut found: libc::stat = std::mem::zeroed();
-            if libc::fstat(descriptor, &mut found) == 0 { found.st_mode & libc::S_IFMT } else { 0 }
-        };
-        let is_file = matches!(mode, libc::S_IFREG | libc::S_IFDIR);
+        // Not by `fstat`, which asks the file system. What is no file has a name like `socket:[7]`.
+        let target = std::fs::read_link(format!("/proc/thread-self/fd/{descriptor}")).unwrap_or_default();
+        let is_file = target.is_absolute();
         if is_file {
             files.borrow_mut().push(descriptor);
         }
@@ -83,7 +81,15 @@ pub(crate) fn close_all_but_files() -> Vec<RawFd> {
         close_range(3, u32::MAX, 0);
         return Vec::new();
     }
-    files.into_inner()
+    let mut files = files.into_inner();
+    files.sort_by_key(|descriptor| !is_writable(*descriptor));
+    files
+}
+
+fn is_writable(descriptor: RawFd) -> bool {
+    // SAFETY: it is only asked for its flags, and fails if nothing has this number.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
 /// Blocks all signals for the calling thread, and those that it starts: their handlers run elsewhere.

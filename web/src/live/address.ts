@@ -13,6 +13,10 @@ export type View = keyof typeof VIEWS;
 export const GROUPINGS = ["shape", "namespace", "app", "client"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
+/** What a range is compared with, and how that is called. */
+export const COMPARISONS = { "": "the time before", yesterday: "yesterday", "last-week": "last week" } as const;
+export type Comparison = keyof typeof COMPARISONS;
+
 /** Ranges that end now. */
 export const RANGES = ["15m", "1h", "6h", "24h", "7d", "30d"] as const;
 
@@ -26,6 +30,8 @@ export interface Address {
   zone: string;
   /** What rows of queries are about. */
   by: Grouping;
+  /** What the range is compared with; empty for the time before it. */
+  against: Comparison;
 }
 
 const UNITS_MS: Record<string, number> = { s: 1e3, m: 6e4, h: 36e5, d: 864e5 };
@@ -33,21 +39,24 @@ const UNITS_MS: Record<string, number> = { s: 1e3, m: 6e4, h: 36e5, d: 864e5 };
 export function read(search: string): Address {
   const given = new URLSearchParams(search);
   const view = given.get("view") ?? "";
+  const against = given.get("against") ?? "";
   return {
     view: Object.hasOwn(VIEWS, view) ? (view as View) : "incident",
     from: given.get("from") ?? "-1h",
     to: given.get("to") ?? "",
     zone: given.get("zone") ?? "",
     by: GROUPINGS.find((by) => by === given.get("by")) ?? "shape",
+    against: Object.hasOwn(COMPARISONS, against) ? (against as Comparison) : "",
   };
 }
 
 /** The address, without what it would have anyway. */
-export function written({ view, from, to, zone, by }: Address): string {
+export function written({ view, from, to, zone, by, against }: Address): string {
   const parameters = new URLSearchParams({ view, from });
   if (to !== "") parameters.set("to", to);
   if (zone !== "") parameters.set("zone", zone);
   if (by !== "shape") parameters.set("by", by);
+  if (against !== "") parameters.set("against", against);
   return `?${parameters.toString()}`;
 }
 

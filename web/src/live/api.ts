@@ -24,7 +24,10 @@ export interface PageStatus {
 
 async function ask(path: string, options?: RequestInit): Promise<Response> {
   const answer = await fetch(path, options).catch(() => {
-    throw new Refused("unreachable", "the server of this page does not answer: is `mongosonar serve` still running?");
+    throw new Refused(
+      "unreachable",
+      "the server of this page does not answer: is the agent, or `mongosonar serve`, still running?",
+    );
   });
   if (answer.ok) return answer;
   const problem = (await answer.json().catch(() => ({}))) as { reason?: string; words?: string };
@@ -46,14 +49,24 @@ export async function openSession(): Promise<Refused | undefined> {
 
 export const status = async (): Promise<PageStatus> => (await ask("api/v1/status")).json() as Promise<PageStatus>;
 
+/** Calls `stored` with the end of the newest window, and of each one that is stored later; ends when the result is called. */
+export function follow(stored: (endNs: number) => void): () => void {
+  const source = new EventSource("api/v1/live");
+  source.addEventListener("window", (event) => stored((JSON.parse(event.data as string) as { end_ns: number }).end_ns));
+  // A browser tries again by itself, unless the server refuses: then asking for anything says why.
+  source.addEventListener("error", () => source.readyState === EventSource.CLOSED && stored(Infinity));
+  return () => source.close();
+}
+
 /** The most rows of queries. */
 const ROWS = "1000";
 
 /** The document of a view. */
 export async function load(address: Address, signal: AbortSignal): Promise<Report | QueriesDocument> {
-  const { view, from, to, zone, by } = address;
+  const { view, from, to, zone, by, against } = address;
   const parameters = new URLSearchParams({ from, zone: zone || Intl.DateTimeFormat().resolvedOptions().timeZone });
   if (to !== "") parameters.set("to", to);
+  if (view === "what-changed" && against !== "") parameters.set("against", against);
   if (view === "queries") {
     parameters.set("by", by);
     parameters.set("limit", ROWS);

@@ -8,12 +8,23 @@ import { visible } from "../parts/format";
 import { ChooseRange } from "../parts/lanes";
 import { Clock, seconds } from "../parts/time";
 import type { QueriesDocument, Report, ZoneObject } from "../report";
-import { type Address, between, GROUPINGS, moved, RANGES, read, span, type View, VIEWS, written } from "./address";
-import { load, openSession, type PageStatus, Refused, status } from "./api";
+import {
+  type Address,
+  between,
+  COMPARISONS,
+  type Comparison,
+  GROUPINGS,
+  moved,
+  RANGES,
+  read,
+  span,
+  type View,
+  VIEWS,
+  written,
+} from "./address";
+import { follow, load, openSession, type PageStatus, Refused, status } from "./api";
 import { QueriesView } from "./queries";
 
-/** How often a range that ends now is read again, in milliseconds: as often as a window is stored. */
-const REFRESH_MS = 10_000;
 const HOUR_MS = 3_600_000;
 
 /** A moment as an input of the browser has it: in its zone, or in UTC. */
@@ -25,12 +36,12 @@ function inputText(ms: number, zone: string): string {
 /** The moment that an input of the browser has; not a number if it has none. */
 const momentOf = (text: string, zone: string): number => Date.parse(zone === "UTC" ? `${text}Z` : text);
 
-/** A document; pages draw one, so the next one gets a page of its own. */
+/** A document. The next one at the same address changes its page; at another one it gets a page of its own. */
 interface Shown {
   report: Report | QueriesDocument;
   history: PageStatus;
   zone: string;
-  number: number;
+  address: Address;
 }
 
 /** Why there is no document. A link that opened no session does not matter to who has one. */
@@ -45,7 +56,7 @@ export function LivePage() {
   const [problem, setProblem] = useState<Refused>();
   const [stored, setStored] = useState<PageStatus>();
   const [isBusy, setBusy] = useState(true);
-  const [isLive, setLive] = useState(false);
+  const [isLive, setLive] = useState(true);
   const [turn, setTurn] = useState(0);
   const session = useRef<Promise<Refused | undefined> | undefined>(undefined);
 
@@ -63,7 +74,7 @@ export function LivePage() {
         const [history, report] = [await status(), await load(address, stop.signal)];
         if (stop.signal.aborted) return;
         setStored(history);
-        show((before) => ({ report, history, zone: address.zone, number: (before?.number ?? 0) + 1 }));
+        show({ report, history, zone: address.zone, address });
         setProblem(undefined);
       } catch (error) {
         if (stop.signal.aborted) return;
@@ -78,11 +89,14 @@ export function LivePage() {
     return () => stop.abort();
   }, [address, turn]);
   const endsNow = address.to === "";
+  const shownEnd = useRef(0);
+  shownEnd.current = shown?.history.end_ns ?? 0;
+  // Not before there is a session.
+  const follows = isLive && endsNow && shown !== undefined;
   useEffect(() => {
-    if (!isLive || !endsNow) return;
-    const timer = setInterval(() => setTurn((turn) => turn + 1), REFRESH_MS);
-    return () => clearInterval(timer);
-  }, [isLive, endsNow]);
+    if (!follows) return;
+    return follow((endNs) => endNs > shownEnd.current && setTurn((turn) => turn + 1));
+  }, [follows]);
 
   const go = (next: Address) => {
     history.pushState(null, "", written(next));
@@ -125,9 +139,10 @@ export function LivePage() {
       </div>
       {problem && <Trouble problem={problem} stored={stored} address={address} go={go} />}
       {address.view === "queries" && <Groupings address={address} go={go} />}
+      {address.view === "what-changed" && <Comparisons address={address} go={go} />}
       {shown && (
         <ChooseRange.Provider value={([from, to]) => go(between(address, from * 1e3, to * 1e3))}>
-          <Document key={shown.number} shown={shown} />
+          <Document key={written(shown.address)} shown={shown} />
         </ChooseRange.Provider>
       )}
     </>
@@ -162,6 +177,19 @@ const Groupings = ({ address, go }: Controls) => (
       {GROUPINGS.map((by) => (
         <Choice key={by} to={{ ...address, by }} go={go} isChosen={by === address.by}>
           {by}
+        </Choice>
+      ))}
+    </div>
+  </nav>
+);
+
+const Comparisons = ({ address, go }: Controls) => (
+  <nav class="live" aria-label="Compared with">
+    <div>
+      <span class="dim">compared with</span>
+      {(Object.keys(COMPARISONS) as Comparison[]).map((against) => (
+        <Choice key={against} to={{ ...address, against }} go={go} isChosen={against === address.against}>
+          {COMPARISONS[against]}
         </Choice>
       ))}
     </div>

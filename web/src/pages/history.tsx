@@ -22,7 +22,7 @@ import type {
 } from "../report";
 
 const useClock = ({ about, zone }: { about: About; zone: ZoneObject }): Clock =>
-  useMemo(() => new Clock(zone, seconds(about.start_ns ?? 0), seconds(about.end_ns ?? 0)), []);
+  useMemo(() => new Clock(zone, seconds(about.start_ns ?? 0), seconds(about.end_ns ?? 0)), [about, zone]);
 
 export function ChangesPage({ report }: { report: ChangesReport }) {
   const clock = useClock(report);

@@ -64,10 +64,10 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
   const [range, setRange] = useState<Range | null>(null);
   const choose = useContext(ChooseRange);
   const width = (extent[1] - extent[0]) / Math.max(report.parts, 1);
-  const xs = useMemo(() => Array.from({ length: report.parts }, (_, at) => extent[0] + (at + 0.5) * width), []);
+  const xs = useMemo(() => Array.from({ length: report.parts }, (_, at) => extent[0] + (at + 0.5) * width), [report]);
   const marks = useMemo(
     () => report.events.map(({ time_ns, kind }): Mark => ({ at: seconds(time_ns), name: kind.replaceAll("_", " ") })),
-    [],
+    [report],
   );
   return (
     <>

@@ -158,9 +158,8 @@ fn end_network_starter() {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::net::TcpListener;
     use std::os::fd::AsRawFd;
-    use std::path::Path;
 
     use sonar_mongo::Server;
     use sonar_sys::privileges::{capability, holds};
@@ -192,21 +191,20 @@ mod tests {
 
     #[test]
     fn threads_that_talk_to_servers_share_a_table_of_descriptors_without_those_of_others() {
-        let others = File::open("/dev/null").unwrap();
-        let number = others.as_raw_fd();
-        let is_open = move || {
-            std::fs::read_link(format!("/proc/thread-self/fd/{number}"))
-                .is_ok_and(|to| to == Path::new("/dev/null"))
-        };
+        let others = TcpListener::bind("127.0.0.1:0").unwrap();
+        let path = format!("/proc/thread-self/fd/{}", others.as_raw_fd());
+        let socket = std::fs::read_link(&path).unwrap();
+        let is_open = move || std::fs::read_link(&path).is_ok_and(|found| found == socket);
+        let asks = is_open.clone();
         let connect = move || {
-            let open = is_open();
+            let open = asks();
             // Nothing listens there.
             let server = Server::connect("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=1", 1);
             (open, server.err().map(|error| error.to_string()).unwrap_or_default())
         };
         for name in ["first", "second"] {
             let network = ThreadStarter::network(true).unwrap();
-            let (open, error) = network.spawn(name.to_owned(), connect).unwrap().join().unwrap();
+            let (open, error) = network.spawn(name.to_owned(), connect.clone()).unwrap().join().unwrap();
             assert!(
                 !open && error.contains("127.0.0.1:1") && !error.contains("descriptor"),
                 "{name}: {error}"

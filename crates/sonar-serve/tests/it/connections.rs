@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sonar_serve::{PageLimits, PageRefusal, serve};
 
-use crate::support::{MemoryHistory, TestPage};
+use crate::support::{MemoryHistory, TestPage, at};
 
 /// A page that is served until it is dropped.
 struct RunningPage {
@@ -116,4 +116,29 @@ fn a_head_that_is_too_long_is_refused_and_the_next_client_is_served() {
     let mut next = running.connect();
     next.write_all(running.request("/", "Connection: close\r\n").as_bytes()).unwrap();
     assert!(rest_of(next).starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn who_follows_the_history_is_told_of_the_newest_window_until_the_token_has_changed() {
+    let running = RunningPage::new(PageLimits { viewers: 1, ..PageLimits::default() });
+    let mut viewer = running.connect();
+    viewer.write_all(running.request("/api/v1/live", "").as_bytes()).unwrap();
+    let mut told = String::new();
+    let mut bytes = [0; 512];
+    while !told.contains("end_ns") {
+        let length = viewer.read(&mut bytes).unwrap();
+        assert_ne!(length, 0, "{told}");
+        told.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
+    }
+    assert!(told.starts_with("HTTP/1.1 200 OK\r\n") && told.contains("text/event-stream"), "{told}");
+    let end = at(3_600).unix_ns();
+    assert!(told.contains(&format!("event: window\ndata: {{\"end_ns\":{end}}}\n\n")), "{told}");
+    let mut second = running.connect();
+    let asked = running.request("/api/v1/live", "Connection: close\r\n");
+    second.write_all(asked.as_bytes()).unwrap();
+    assert!(rest_of(second).contains("too many pages follow"));
+    running.test.page.access().replace(None);
+    // What is left ends the answer.
+    assert!(!rest_of(viewer).contains("event:"));
+    running.wait_for(PageRefusal::Busy, 1);
 }

@@ -89,7 +89,7 @@ pub(super) fn reopen(found: &impl AsRawFd, flags: i32) -> io::Result<File> {
 
 /// The path that leads to an open descriptor.
 pub(super) fn itself(descriptor: &impl AsRawFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
+    PathBuf::from(format!("/proc/thread-self/fd/{}", descriptor.as_raw_fd()))
 }
 
 #[cfg(test)]

@@ -1,0 +1,78 @@
+//! Tells viewers when a window has been stored, by server-sent events.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::unfold;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep;
+
+use crate::limits::PageRefusal;
+use crate::page::ServedPage;
+use crate::problem::PageProblem;
+
+/// How often the history is looked at while somebody follows it.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often a viewer gets something, so that one who has gone is noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// A viewer asks again after this.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// Somebody who follows the history.
+struct Viewer {
+    page: Arc<ServedPage>,
+    /// With what it may read, as long as that is so.
+    headers: HeaderMap,
+    /// The end of the window that it was told of.
+    told_ns: Option<u64>,
+    until: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Tells of the newest window, and of each one that is stored from then on.
+///
+/// # Errors
+/// There are too many viewers.
+pub(crate) async fn follow(
+    State(page): State<Arc<ServedPage>>,
+    headers: HeaderMap,
+) -> Result<Response, PageProblem> {
+    let place = page.viewers.clone().try_acquire_owned().map_err(|_| {
+        PageProblem::new(
+            PageRefusal::Busy,
+            "too many pages follow this history: close one, or try again later",
+        )
+    })?;
+    let until = Instant::now() + LONGEST;
+    let viewer = Viewer { page, headers, told_ns: None, until, _place: place };
+    let events = unfold(viewer, Viewer::next);
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+impl Viewer {
+    async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
+        let mut is_first = self.told_ns.is_none();
+        loop {
+            if !std::mem::take(&mut is_first) {
+                sleep(LOOK).await;
+            }
+            let may_read = self.page.access.admits(&self.headers, self.page.history.now()).is_ok();
+            if !may_read || Instant::now() > self.until {
+                return None;
+            }
+            let page = self.page.clone();
+            let read = move || Some(page.history.open().ok()?.extent().ok()??.to.unix_ns());
+            let end_ns = self.page.newest.end_ns(LOOK, read).await;
+            if let Some(new) = end_ns.filter(|_| end_ns != self.told_ns) {
+                self.told_ns = end_ns;
+                let event = Event::default().event("window").data(format!("{{\"end_ns\":{new}}}"));
+                return Some((Ok(event), self));
+            }
+        }
+    }
+}
