@@ -26,7 +26,7 @@ import time
 from lib.kit import CARGO_BENCH, LONG, ROOT, build, output
 
 # Those that need a quiet machine most come before those that leave dirty pages.
-BENCHES = "frame window file readers logs ftdc store replay tail live agent drops stressed memory server_cost why tls io io_vm disk".split()
+BENCHES = "frame window file readers logs ftdc store page replay tail live agent drops stressed memory server_cost why tls io io_vm disk".split()
 MINUTES = 120 if LONG else 20  # a bench that takes longer is ended
 COLUMNS = ("figure", "mongosonar", "peer", "limit", "")
 INTRODUCTION = """`make bench` writes this page; [CONTRIBUTING.md](../CONTRIBUTING.md#benches) says how it measures. A \

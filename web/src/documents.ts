@@ -1,7 +1,7 @@
 // The documents that the commands write with --json. What is not known is null. Made from the types in crates/sonar-view:
 // SNAPSHOTS=overwrite cargo test -p sonar-view typescript
 
-export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | WhyReport | StackReport | StackComparison | CurrentReportDocument | ExplainReportDocument | ProblemDocument;
+export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | ShapeHistory | WhyReport | StackReport | StackComparison | CurrentReportDocument | ExplainReportDocument | ProblemDocument;
 
 /** Where a document comes from. */
 export type About = {
@@ -1162,6 +1162,52 @@ export type ServerStartJson = { at: number, version: string, pid: number | null,
 export type ServerStateJson = { program: string | null, port: number, sampled_ns: number, connections: number | null, queued_reads: number | null, queued_writes: number | null, cache_used_percent: number | null, cache_dirty_percent: number | null, resident_bytes: number | null, lag_ms: number | null, };
 
 export type ShapeChangeJson = { source: string, ways: Array<string>, applications: Array<string>, before: ShapeSideJson, after: ShapeSideJson, pause_ns: number | null, split: SplitChangeJson | null, shape_id: string, command: string, namespace: string, shape: string, };
+
+/** How long the operations of one shape took, how many there were and how many failed. */
+export type ShapeHistory = {
+/** Version of the schema. */
+schema: number,
+/** `shape`. */
+kind: "shape",
+/** Where it comes from; its span is the axis. */
+about: About,
+/** The zone of times in text. */
+zone: ZoneObject,
+/** Its id. */
+shape_id: string,
+/** The command. */
+command: string,
+/** The namespace; empty if the command names none. */
+namespace: string,
+/** Its text with typed placeholders. */
+typed: string,
+/** `wire`, `log` or `profile`: what the figures come from. */
+source: string,
+/** The upper bounds of the rows of latencies, in nanoseconds, ascending; a row is a quarter of an octave. */
+bounds_ns: Array<number>,
+/** The equal parts of the axis, by time. */
+parts: Array<ShapePartJson>,
+/** Times that were not observed. */
+gaps: Array<GapJson>, };
+
+/** What happened in one part of the axis. */
+export type ShapePartJson = {
+/** How much of it was observed, in seconds; if that is 0, nothing is known of it. */
+observed_s: number,
+/** Operations that ended. */
+calls: number,
+/** Those with an error. */
+failed: number,
+/** Quantiles of the latency in nanoseconds; null without operations. */
+p50: number | null,
+/** The same. */
+p95: number | null,
+/** The same. */
+p99: number | null,
+/** The longest latency. */
+max: number | null,
+/** Operations by latency: the number of a row, and how many. */
+latencies: Array<[number, number]>, };
 
 /** A shape before or after a change. */
 export type ShapeSideJson = { calls: number, seconds: number, time_ns: number, p50_ns: number | null, p99_ns: number | null, max_ns: number | null, stalled: number, logged: number, plans: NamedCounts, examined_per_returned: number | null, };

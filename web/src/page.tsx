@@ -9,6 +9,7 @@ import { FtdcPage } from "./pages/ftdc";
 import { ChangesPage, IncidentPage, TimelinePage } from "./pages/history";
 import { ImpactPage, LongImpactPage } from "./pages/impact";
 import { IoPage } from "./pages/io";
+import { ShapePage } from "./pages/shape";
 import { StackComparisonPage, StacksPage } from "./pages/stacks";
 import { WhyPage } from "./pages/why";
 import { visible } from "./parts/format";
@@ -40,6 +41,8 @@ export function Page({ report }: { report: Report }) {
       return <ImpactPage report={report} />;
     case "profiler_impact_long":
       return <LongImpactPage report={report} />;
+    case "shape":
+      return <ShapePage report={report} />;
     case "stacks":
       return <StacksPage report={report} />;
     case "stacks_compare":

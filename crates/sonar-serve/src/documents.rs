@@ -7,13 +7,13 @@ use std::time::Instant;
 use serde::Serialize;
 use sonar_core::history::Span;
 use sonar_core::time::NS_PER_S;
-use sonar_core::{Coverage, Role, Timestamp};
+use sonar_core::{Coverage, Role, ShapeId, Timestamp};
 use sonar_view::agent::AgentStatus;
 use sonar_view::changes::GapJson;
 use sonar_view::kit::{Zone, json};
 use sonar_view::past::queries::{IntervalWidth, intervals, whole};
 use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
-use sonar_view::past::{ComparedTime, HistoryView, PastError, PastIncident, timeline};
+use sonar_view::past::{ComparedTime, HistoryView, PastError, PastIncident, shape, timeline};
 use sonar_view::queries::json::{ObjectKind, report};
 use sonar_view::queries::{Column, Grouping, PacketOrigin, PastWindow, Selection, Sort, WindowReport};
 
@@ -40,6 +40,8 @@ pub(crate) enum DocumentKind {
     Queries,
     /// The queries of each interval of a span.
     Intervals,
+    /// One query shape over a span.
+    Shape,
     /// A span on one axis of time.
     Timeline,
     /// What changed at a moment or in a span.
@@ -49,8 +51,15 @@ pub(crate) enum DocumentKind {
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 6] =
-        [Self::Status, Self::Queries, Self::Intervals, Self::Timeline, Self::Changes, Self::Incident];
+    pub const ALL: [Self; 7] = [
+        Self::Status,
+        Self::Queries,
+        Self::Intervals,
+        Self::Shape,
+        Self::Timeline,
+        Self::Changes,
+        Self::Incident,
+    ];
 
     /// Its address.
     pub const fn path(self) -> &'static str {
@@ -58,6 +67,7 @@ impl DocumentKind {
             Self::Status => "/api/v1/status",
             Self::Queries => "/api/v1/queries",
             Self::Intervals => "/api/v1/queries/intervals",
+            Self::Shape => "/api/v1/shape",
             Self::Timeline => "/api/v1/timeline",
             Self::Changes => "/api/v1/what-changed",
             Self::Incident => "/api/v1/incident",
@@ -92,6 +102,7 @@ pub(crate) fn make(
         DocumentKind::Status => asked.status(parameters, &mut out),
         DocumentKind::Queries => asked.queries(parameters, &mut out),
         DocumentKind::Intervals => asked.intervals(parameters, &mut out),
+        DocumentKind::Shape => asked.shape(parameters, &mut out),
         DocumentKind::Timeline => asked.timeline(parameters, &mut out),
         DocumentKind::Changes => asked.changes(parameters, &mut out),
         DocumentKind::Incident => asked.incident(parameters, &mut out),
@@ -274,6 +285,17 @@ impl<'a> AskedDocument<'a> {
         written(result)
     }
 
+    fn shape(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let id = parameters.text("id").and_then(|text| shape_id(&text)).ok_or_else(|| {
+            PageProblem::wrong("id", "id is the id of a shape, as documents have it: up to 16 digits, 0 to f")
+        })?;
+        let history = self.history(port(&mut parameters)?, zone)?;
+        let span = self.span(&mut parameters, &history, zone)?;
+        parameters.finish()?;
+        written(shape::report(&history, id, span, zone)?.json(out))
+    }
+
     /// Which rows are asked for, of the server at this port or of all.
     fn selection(
         &self,
@@ -356,6 +378,12 @@ impl<'a> AskedDocument<'a> {
         parameters.finish()?;
         written(what_changed::report(&history, &AskedChanges { when, against }, zone)?.json(out))
     }
+}
+
+/// The id of a shape, of this text; `None` if it is none.
+fn shape_id(text: &str) -> Option<ShapeId> {
+    let is_hex = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex.then(|| u64::from_str_radix(text, 16).ok().map(ShapeId)).flatten()
 }
 
 /// The port of the server that is asked for.

@@ -1,5 +1,6 @@
 //! The end of the newest window, for everybody who waits for the next one.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
@@ -7,7 +8,7 @@ use tokio::task::spawn_blocking;
 
 /// The end of the newest window, as it was last read.
 #[derive(Debug, Default)]
-pub(crate) struct NewestWindow(Mutex<Option<ReadEnd>>);
+pub(crate) struct NewestWindow(Arc<Mutex<Option<ReadEnd>>>);
 
 #[derive(Copy, Clone, Debug)]
 struct ReadEnd {
@@ -24,13 +25,17 @@ impl NewestWindow {
         within: Duration,
         read: impl FnOnce() -> Option<u64> + Send + 'static,
     ) -> Option<u64> {
-        let mut known = self.0.lock().await;
+        let mut known = self.0.clone().lock_owned().await;
         if let Some(read) = known.filter(|read| read.at.elapsed() < within) {
             return read.end_ns;
         }
-        let end_ns = spawn_blocking(read).await.ok().flatten();
-        *known = Some(ReadEnd { at: Instant::now(), end_ns });
-        end_ns
+        // Whoever asks next waits for this also if the one that asked has gone.
+        let reading = spawn_blocking(move || {
+            let end_ns = read();
+            *known = Some(ReadEnd { at: Instant::now(), end_ns });
+            end_ns
+        });
+        reading.await.ok().flatten()
     }
 }
 

@@ -299,6 +299,15 @@ pub fn leave_descriptors() -> io::Result<InheritedFiles> {
 #[derive(Debug)]
 pub struct InheritedFiles(Vec<RawFd>);
 
+impl InheritedFiles {
+    /// Closes those that can be written to.
+    pub fn close_written(&mut self) {
+        self.0
+            .extract_if(.., |descriptor| sys_process::is_writable(*descriptor))
+            .for_each(sys_process::close);
+    }
+}
+
 impl Drop for InheritedFiles {
     fn drop(&mut self) {
         self.0.drain(..).for_each(sys_process::close);

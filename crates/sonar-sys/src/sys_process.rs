@@ -64,13 +64,15 @@ pub(crate) fn copy_descriptors() -> io::Result<()> {
 }
 
 /// In a thread with a table of its own: closes all descriptors but standard input, output and error. Gives the files and
-/// folders, which are still open: closing one may wait for its file system. Those that can be written come first.
+/// folders, which are still open: closing one may wait for its file system.
 pub(crate) fn close_all_but_files() -> Vec<RawFd> {
     let files = RefCell::new(Vec::new());
     let closed = close_all_but(|descriptor| {
         // Not by `fstat`, which asks the file system. What is no file has a name like `socket:[7]`.
-        let target = std::fs::read_link(format!("/proc/thread-self/fd/{descriptor}")).unwrap_or_default();
-        let is_file = target.is_absolute();
+        let target = std::fs::read_link(format!("/proc/thread-self/fd/{descriptor}"));
+        // A name may be too long. The descriptor of the list itself is closed by now.
+        let is_file =
+            target.map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |name| name.is_absolute());
         if is_file {
             files.borrow_mut().push(descriptor);
         }
@@ -81,12 +83,11 @@ pub(crate) fn close_all_but_files() -> Vec<RawFd> {
         close_range(3, u32::MAX, 0);
         return Vec::new();
     }
-    let mut files = files.into_inner();
-    files.sort_by_key(|descriptor| !is_writable(*descriptor));
-    files
+    files.into_inner()
 }
 
-fn is_writable(descriptor: RawFd) -> bool {
+/// Whether a descriptor can be written to.
+pub(crate) fn is_writable(descriptor: RawFd) -> bool {
     // SAFETY: it is only asked for its flags, and fails if nothing has this number.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
     flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY

@@ -66,6 +66,7 @@ fn the_types_of_the_web_app_are_those_of_the_documents() {
         all.document::<crate::changes::ChangesReport>(),
         all.document::<crate::timeline::TimelineReport>(),
         all.document::<crate::incident::IncidentReport>(),
+        all.document::<crate::queries::ShapeHistory>(),
         all.document::<crate::why::WhyReport>(),
         all.document::<crate::stacks::StackReport>(),
         all.document::<crate::stacks::StackComparison>(),

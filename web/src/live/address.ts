@@ -7,7 +7,8 @@ export const VIEWS = {
   "what-changed": "What changed",
   timeline: "Timeline",
 } as const;
-export type View = keyof typeof VIEWS;
+/** Those, and one query shape. */
+export type View = keyof typeof VIEWS | "shape";
 
 /** What rows of queries can be about. */
 export const GROUPINGS = ["shape", "namespace", "app", "client"] as const;
@@ -32,6 +33,8 @@ export interface Address {
   by: Grouping;
   /** What the range is compared with; empty for the time before it. */
   against: Comparison;
+  /** The id of the query shape that is shown; empty for none. */
+  shape: string;
 }
 
 const UNITS_MS: Record<string, number> = { s: 1e3, m: 6e4, h: 36e5, d: 864e5 };
@@ -40,23 +43,27 @@ export function read(search: string): Address {
   const given = new URLSearchParams(search);
   const view = given.get("view") ?? "";
   const against = given.get("against") ?? "";
+  const id = given.get("id") ?? "";
+  const shape = view === "shape" && /^[0-9a-f]{1,16}$/.test(id) ? id : "";
   return {
-    view: Object.hasOwn(VIEWS, view) ? (view as View) : "incident",
+    view: Object.hasOwn(VIEWS, view) || shape !== "" ? (view as View) : "incident",
     from: given.get("from") ?? "-1h",
     to: given.get("to") ?? "",
     zone: given.get("zone") ?? "",
     by: GROUPINGS.find((by) => by === given.get("by")) ?? "shape",
     against: Object.hasOwn(COMPARISONS, against) ? (against as Comparison) : "",
+    shape,
   };
 }
 
 /** The address, without what it would have anyway. */
-export function written({ view, from, to, zone, by, against }: Address): string {
+export function written({ view, from, to, zone, by, against, shape }: Address): string {
   const parameters = new URLSearchParams({ view, from });
   if (to !== "") parameters.set("to", to);
   if (zone !== "") parameters.set("zone", zone);
   if (by !== "shape") parameters.set("by", by);
   if (against !== "") parameters.set("against", against);
+  if (view === "shape") parameters.set("id", shape);
   return `?${parameters.toString()}`;
 }
 

@@ -63,10 +63,11 @@ const ROWS = "1000";
 
 /** The document of a view. */
 export async function load(address: Address, signal: AbortSignal): Promise<Report | QueriesDocument> {
-  const { view, from, to, zone, by, against } = address;
+  const { view, from, to, zone, by, against, shape } = address;
   const parameters = new URLSearchParams({ from, zone: zone || Intl.DateTimeFormat().resolvedOptions().timeZone });
   if (to !== "") parameters.set("to", to);
   if (view === "what-changed" && against !== "") parameters.set("against", against);
+  if (view === "shape") parameters.set("id", shape);
   if (view === "queries") {
     parameters.set("by", by);
     parameters.set("limit", ROWS);

@@ -18,12 +18,11 @@ import {
   RANGES,
   read,
   span,
-  type View,
   VIEWS,
   written,
 } from "./address";
 import { follow, load, openSession, type PageStatus, Refused, status } from "./api";
-import { QueriesView } from "./queries";
+import { LinkToShape, QueriesView } from "./queries";
 
 const HOUR_MS = 3_600_000;
 
@@ -142,7 +141,15 @@ export function LivePage() {
       {address.view === "what-changed" && <Comparisons address={address} go={go} />}
       {shown && (
         <ChooseRange.Provider value={([from, to]) => go(between(address, from * 1e3, to * 1e3))}>
-          <Document key={written(shown.address)} shown={shown} />
+          <LinkToShape.Provider
+            value={(shape) => (
+              <Choice to={{ ...address, view: "shape", shape }} go={go} isChosen={false}>
+                {shape}
+              </Choice>
+            )}
+          >
+            <Document key={written(shown.address)} shown={shown} />
+          </LinkToShape.Provider>
         </ChooseRange.Provider>
       )}
     </>
@@ -228,8 +235,8 @@ const Choice = ({
 
 const Views = ({ address, go }: Controls) => (
   <div>
-    {(Object.keys(VIEWS) as View[]).map((view) => (
-      <Choice key={view} to={{ ...address, view }} go={go} isChosen={view === address.view}>
+    {(Object.keys(VIEWS) as (keyof typeof VIEWS)[]).map((view) => (
+      <Choice key={view} to={{ ...address, view, shape: "" }} go={go} isChosen={view === address.view}>
         {VIEWS[view]}
       </Choice>
     ))}

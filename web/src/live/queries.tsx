@@ -1,5 +1,8 @@
 // The queries of a range, in rows by what was chosen.
 
+import { createContext, type VNode } from "preact";
+import { useContext } from "preact/hooks";
+
 import { type Column } from "../parts/columns";
 import { bytes, count, duration, percent, plural, visible } from "../parts/format";
 import { Facts, Shell, Words } from "../parts/shell";
@@ -98,7 +101,11 @@ export const errorWords = (errors: NamedCounts | null): string =>
     .map(([code, times]) => `${code} (${plural(times, "time")})`)
     .join(", ");
 
+/** A link to the view of the shape with this id. */
+export const LinkToShape = createContext<((shape: string) => VNode) | undefined>(undefined);
+
 function Detail({ row, clock }: { row: Row; clock: Clock }) {
+  const linkToShape = useContext(LinkToShape);
   const at = (ns: number | null) => (ns === null ? "" : clock.full(seconds(ns)));
   const apps = (row.apps ?? []).map(
     (one) => `${applicationOf({ app: one.name, joined_late: one.joined_late })}: ${count(one.calls)}`,
@@ -108,7 +115,7 @@ function Detail({ row, clock }: { row: Row; clock: Clock }) {
     <Facts
       kind="list"
       facts={[
-        ["shape id", row.shape_id ?? ""],
+        ["shape over time", row.shape_id && linkToShape?.(row.shape_id)],
         ["first seen", at(row.first_seen)],
         ["last seen", at(row.last_seen)],
         ["errors", errorWords(row.errors)],

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-use sonar_sys::privileges::Duty;
+use sonar_sys::privileges::{Duty, InheritedFiles};
 use sonar_sys::resource;
 
 use super::start_order::{self, StartStep};
@@ -133,13 +133,14 @@ impl NetworkStarter {
         let (to, jobs) = channel::<StartJob>();
         let (say, has_dropped) = channel();
         Builder::new().name("network".to_owned()).spawn(move || {
-            let inherited = privileges::leave_descriptors();
+            let mut inherited = privileges::leave_descriptors();
             for StartJob(start) in jobs {
                 start();
             }
             privileges::drop_privileges(Duty::Showing, &[], &[]);
+            inherited.iter_mut().for_each(InheritedFiles::close_written);
             say.send(()).ok();
-            // Nobody waits for this.
+            // Nobody waits for the others.
             drop(inherited);
         })?;
         Ok(Self { to, has_dropped })

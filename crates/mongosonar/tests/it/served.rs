@@ -97,6 +97,11 @@ fn a_link_opens_the_view_that_its_address_names() {
         assert!(html.contains(r#"aria-current="page""#), "{view}");
         used = link;
     }
+    let shape = serving.link(&format!("?view=shape&id=20f6eeba3263c824&{span}"));
+    let html = browse_address(browser, &folder, &shape, &DRAWN);
+    for word in ["update shop.carts</h1>", "Latency</h3>", "Operations per second</h3>", "p99"] {
+        assert!(html.contains(word), "{word}: {html}");
+    }
     // It is of no use in the history of the browser, and opens nothing again.
     let again = browse_address(browser, &other, &used, &DRAWN);
     assert!(again.contains("this link has been used") && !again.contains("fsyncLock"), "{again}");

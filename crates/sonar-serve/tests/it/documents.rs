@@ -81,6 +81,44 @@ fn the_status_says_what_is_stored_and_what_the_agent_does() {
 }
 
 #[test]
+fn a_shape_has_its_latencies_over_time() {
+    let page = TestPage::of_an_hour();
+    let queries = page.read("/api/v1/queries").json();
+    let row = &queries["rows"][0];
+    let id = row["shape_id"].as_str().unwrap();
+    let shape = page.read(&format!("/api/v1/shape?id={id}")).json();
+    assert_eq!((&shape["kind"], &shape["shape_id"]), (&"shape".into(), &row["shape_id"]));
+    assert_eq!((&shape["namespace"], &shape["source"]), (&"shop.orders".into(), &"wire".into()));
+    let parts = shape["parts"].as_array().unwrap();
+    let bounds: Vec<u64> =
+        shape["bounds_ns"].as_array().unwrap().iter().map(|one| one.as_u64().unwrap()).collect();
+    assert!(bounds.is_sorted());
+    let sum = |field: &str| parts.iter().map(|part| part[field].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("calls"), sum("failed")), (row["calls"].as_u64().unwrap(), 0));
+    for (at, part) in parts.iter().enumerate() {
+        let cells: Vec<(usize, u64)> = part["latencies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|cell| (cell[0].as_u64().unwrap() as usize, cell[1].as_u64().unwrap()))
+            .collect();
+        let counted: u64 = cells.iter().map(|(_, count)| count).sum();
+        assert_eq!(Some(counted), part["calls"].as_u64());
+        // It takes 3 ms in the first half and 40 ms in the second.
+        let (low, high) =
+            if 2 * at < parts.len() { (3_000_000, 4_500_000) } else { (40_000_000, 55_000_000) };
+        assert!(cells.iter().all(|(row, _)| (low..high).contains(&bounds[*row])), "{at}: {part}");
+        let p50 = part["p50"].as_u64().unwrap();
+        assert!(
+            p50 >= low && part["p95"].as_u64() >= Some(p50) && part["p99"].as_u64() <= part["max"].as_u64()
+        );
+    }
+    let unknown = page.read("/api/v1/shape?id=1f");
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+    assert!(unknown.text.contains("no operation of the shape 000000000000001f"), "{}", unknown.text);
+}
+
+#[test]
 fn a_wrong_parameter_is_named() {
     let page = TestPage::of_an_hour();
     for (query, parameter) in [
@@ -96,6 +134,10 @@ fn a_wrong_parameter_is_named() {
         ("queries?sort=taste", "sort"),
         ("queries?limit=0", "limit"),
         ("queries/intervals?width=15", "width"),
+        ("shape", "id"),
+        ("shape?id=", "id"),
+        ("shape?id=12345678901234567", "id"),
+        ("shape?id=+1", "id"),
         ("what-changed?against=tomorrow", "against"),
         ("what-changed?at=-5m&from=-10m", "from"),
         ("what-changed?at=-5m&precision=61", "precision"),

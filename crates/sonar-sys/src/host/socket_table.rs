@@ -132,27 +132,38 @@ impl SocketTable {
 /// # Errors
 /// The tables of the kernel cannot be read.
 pub fn user_listening_at(asked: SocketAddr) -> io::Result<Option<u32>> {
-    let table = |file: &str| match std::fs::read_to_string(file) {
-        // A kernel without IPv6.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        read => read,
-    };
-    let rows = [table("/proc/self/net/tcp")?, table("/proc/self/net/tcp6")?].concat();
-    Ok(user_of_rows(&rows, asked))
+    let mut best = None;
+    for file in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
+        match File::open(file) {
+            Ok(table) => {
+                for row in BufReader::new(table).lines() {
+                    best = best.max(listener_of(&row?, asked));
+                }
+            }
+            // A kernel without IPv6.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(best.map(|listener| listener.user))
 }
 
-fn user_of_rows(rows: &str, asked: SocketAddr) -> Option<u32> {
-    let ip = asked.ip().to_canonical();
-    let listening = rows.lines().filter_map(|row| {
-        let fields: Vec<&str> = row.split_whitespace().collect();
-        let [_, local, _, STATE_LISTEN, _, _, _, user, ..] = fields[..] else { return None };
-        let local = address(local).filter(|local| local.port() == asked.port())?;
-        let is_exact = local.ip().to_canonical() == ip;
-        // `::` takes connections to addresses of IPv4, too.
-        let is_for_all = local.ip().is_unspecified() && (local.is_ipv6() || asked.is_ipv4());
-        (is_exact || is_for_all).then_some((is_exact, user.parse().ok()?))
-    });
-    listening.max_by_key(|(is_exact, _)| *is_exact).map(|(_, user)| user)
+/// A socket that gets connections to an address; the one that listens at this very address is the greatest.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct AddressListener {
+    is_exact: bool,
+    user: u32,
+}
+
+fn listener_of(row: &str, asked: SocketAddr) -> Option<AddressListener> {
+    let fields: Vec<&str> = row.split_whitespace().collect();
+    let [_, local, _, STATE_LISTEN, _, _, _, user, ..] = fields[..] else { return None };
+    let local = address(local).filter(|local| local.port() == asked.port())?;
+    let is_exact = local.ip().to_canonical() == asked.ip().to_canonical();
+    // `::` takes connections to addresses of IPv4, too.
+    let is_for_all = local.ip().is_unspecified() && (local.is_ipv6() || asked.is_ipv4());
+    let user = user.parse().ok()?;
+    (is_exact || is_for_all).then_some(AddressListener { is_exact, user })
 }
 
 /// `0100007F:6989`: the address as words in the byte order of the machine, the port as a number.
@@ -240,7 +251,10 @@ mod tests {
             row(&format!("{all_of_6}:2147"), STATE_LISTEN, 5),
         ]
         .concat();
-        let user = |asked: &str| user_of_rows(&rows, asked.parse().unwrap());
+        let user = |asked: &str| {
+            let asked = asked.parse().unwrap();
+            rows.lines().filter_map(|row| listener_of(row, asked)).max().map(|listener| listener.user)
+        };
         assert_eq!(user("127.0.0.1:8517"), Some(3));
         assert_eq!(user("127.0.0.2:8517"), Some(1), "all addresses");
         assert_eq!([user("127.0.0.1:8518"), user("127.0.0.2:8518")], [Some(4), None]);

@@ -349,6 +349,36 @@ fn a_thread_that_leaves_the_descriptors_of_others_has_none_of_them_and_they_keep
 }
 
 #[test]
+fn files_are_closed_last_even_if_their_names_are_too_long() {
+    let folder = std::env::temp_dir().join(format!("sonar-sys-deep-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    // Deeper than a path can name at once.
+    let mut deep = File::open(&folder).unwrap();
+    let part = "x".repeat(250);
+    for _ in 0..20 {
+        rustix::fs::mkdirat(&deep, part.as_str(), rustix::fs::Mode::RWXU).unwrap();
+        let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+        deep = rustix::fs::openat(&deep, part.as_str(), flags, rustix::fs::Mode::empty()).unwrap().into();
+    }
+    let (number, written) = (deep.as_raw_fd(), File::create(folder.join("written")).unwrap());
+    assert!(std::fs::read_link(format!("/proc/self/fd/{number}")).is_err(), "it has a name");
+    let writer = written.as_raw_fd();
+    let is_open = |number: i32| std::fs::exists(format!("/proc/thread-self/fdinfo/{number}")).unwrap();
+    let found = thread::spawn(move || {
+        let mut left = leave_descriptors().unwrap();
+        let at_first = [number, writer].map(is_open);
+        left.close_written();
+        let without_written = [number, writer].map(is_open);
+        drop(left);
+        [at_first, without_written, [number, writer].map(is_open)]
+    });
+    assert_eq!(found.join().unwrap(), [[true, true], [true, false], [false, false]]);
+    assert!(is_open(number) && is_open(writer));
+    drop((deep, written));
+    Command::new("rm").arg("-r").arg(&folder).status().unwrap();
+}
+
+#[test]
 fn connections_are_taken_only_by_what_serves_and_only_at_sockets_that_listen() {
     const ACCEPTING: &[(libc::c_long, [libc::c_long; 2])] =
         &[(libc::SYS_accept, [-1, 0]), (libc::SYS_accept4, [-1, 0])];

@@ -6,6 +6,7 @@
 //! | queries, internals, machine and events over time | [`timeline`] |
 //! | everything about an incident | [`PastIncident`] |
 //! | which queries, as a whole or by interval | [`queries`] |
+//! | one query shape over time | [`shape`] |
 //! | what was usual before | [`baseline`] |
 //! | what differs between two spans | [`compare`] |
 //! | series of devices and files | [`series`] |
@@ -23,6 +24,7 @@ mod history_view;
 mod incident;
 pub mod queries;
 pub mod series;
+pub mod shape;
 mod steps;
 pub mod timeline;
 pub mod what_changed;

@@ -8,8 +8,9 @@ use sonar_core::history::{
     CollectorKind, Event, EventKind, HistoryGap, HistoryWindow, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
 use sonar_core::internals::{FIGURES, Figure, FigureVerdict};
-use sonar_core::{Class, Endpoint, Histogram, Role, Source, Timestamp};
+use sonar_core::{Class, Endpoint, Histogram, Role, Source};
 
+use super::axis::TimeAxis;
 use super::choice::chosen;
 use super::report::{EventJson, LaneJson, TimelineReport};
 use crate::changes::GapJson;
@@ -47,7 +48,7 @@ struct TimelinePart {
 
 /// Collects windows on an axis.
 pub struct TimelineBuilder {
-    span: Span,
+    axis: TimeAxis,
     parts: Vec<TimelinePart>,
     commands: CommandEvents,
 }
@@ -55,32 +56,14 @@ pub struct TimelineBuilder {
 impl TimelineBuilder {
     /// An axis of at most `columns` equal parts, none narrower than `width_ns`, the width of the windows.
     pub fn new(span: Span, columns: usize, width_ns: u64) -> Self {
-        let windows = usize::try_from(span.length_ns().div_ceil(width_ns.max(1))).unwrap_or(usize::MAX);
-        Self {
-            span,
-            parts: vec![TimelinePart::default(); windows.clamp(1, columns.max(1))],
-            commands: CommandEvents::default(),
-        }
-    }
-
-    fn place(&self, at: Timestamp) -> usize {
-        let length = u128::from(self.span.length_ns().max(1));
-        let offset = u128::from(at.since(self.span.from)) * self.parts.len() as u128 / length;
-        (offset as usize).min(self.parts.len() - 1)
+        let axis = TimeAxis::new(span, columns, width_ns);
+        Self { axis, parts: vec![TimelinePart::default(); axis.parts], commands: CommandEvents::default() }
     }
 
     /// Adds a window; one that is wider than a part counts for each part that it covers.
     pub fn add(&mut self, window: &HistoryWindow) {
-        let (from, to) = (window.window.start.max(self.span.from), window.window.end.min(self.span.to));
-        if to <= from {
-            return;
-        }
+        let Some(places) = self.axis.places(window) else { return };
         self.commands.add(window);
-        let last = self.place(Timestamp::from_unix_ns(to.unix_ns() - 1));
-        // A window at the border of two parts counts for the one that holds its middle.
-        let middle = Timestamp::from_unix_ns(u64::midpoint(from.unix_ns(), to.unix_ns()));
-        let first = self.place(from);
-        let places = if last - first < 2 { self.place(middle)..=self.place(middle) } else { first..=last };
         for place in places {
             let part = &mut self.parts[place];
             let rows = window.window.shapes.iter();
@@ -112,7 +95,7 @@ impl TimelineBuilder {
         source: &str,
         zone: &Zone,
     ) -> TimelineReport {
-        let ends = [self.span.from, self.span.to];
+        let ends = [self.axis.span.from, self.axis.span.to];
         let mut lanes = self.queries();
         let (internals, internals_judged) = self.internals();
         lanes.extend(internals);
@@ -131,7 +114,7 @@ impl TimelineBuilder {
         TimelineReport {
             schema: SCHEMA,
             kind: "timeline",
-            about: About::new(None, vec![source.to_owned()], Some(self.span)),
+            about: About::new(None, vec![source.to_owned()], Some(self.axis.span)),
             zone: ZoneObject::new(zone, ends),
             parts: self.parts.len(),
             lanes,

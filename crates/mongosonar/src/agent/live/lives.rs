@@ -24,6 +24,9 @@ const KILL_NS: u64 = KILL_REACH_NS;
 /// A process that was found only so long after its start was there all the time, in nanoseconds: a server that recovers
 /// listens late.
 const LATE_NS: u64 = 3_600 * NS_PER_S;
+/// How long a process must answer until that is told, in nanoseconds: one that was stopped and is killed runs for a moment
+/// before it has ended.
+const CONFIRMED_NS: u64 = 2 * NS_PER_S;
 /// The most kills that are remembered.
 const MAX_KILLS: usize = 256;
 
@@ -112,6 +115,8 @@ struct ServerSilence {
     why: NotServing,
     /// Whether its event has been reported.
     is_told: bool,
+    /// Since when it answers again, if it does.
+    answers: Option<Timestamp>,
 }
 
 /// What the system says of the process of a server.
@@ -260,13 +265,9 @@ impl ServerLives {
     pub fn silent(&mut self, servers: &[(FoundServer, ProcessState)], now: Timestamp) -> Vec<Event> {
         let mut events = Vec::new();
         for (server, state) in servers {
-            let key = (server.endpoint(), server.pid);
             match state {
                 ProcessState::Ended => {}
-                ProcessState::Serves => {
-                    let before = self.silent.remove(&key).filter(|before| before.is_told);
-                    events.extend(before.map(|before| returned(server, before, now)));
-                }
+                ProcessState::Serves => events.extend(self.answers(server, now)),
                 ProcessState::Silent(why) => {
                     let event = match self.is_shutting_down(server, now) {
                         true => None,
@@ -277,6 +278,18 @@ impl ServerLives {
             }
         }
         events
+    }
+
+    /// What to say of a process that answers: that it does so again, as soon as that is certain.
+    fn answers(&mut self, server: &FoundServer, now: Timestamp) -> Option<Event> {
+        let key = (server.endpoint(), server.pid);
+        let silence = self.silent.get_mut(&key)?;
+        let since = *silence.answers.get_or_insert(now);
+        if silence.is_told && now.since(since) < CONFIRMED_NS {
+            return None;
+        }
+        let before = self.silent.remove(&key).filter(|before| before.is_told);
+        before.map(|before| returned(server, before, since))
     }
 
     /// Whether this process has logged that it shuts down: it closes its port first, and may then write its data for
@@ -291,8 +304,9 @@ impl ServerLives {
     /// the log speaks later.
     fn is_silent(&mut self, server: &FoundServer, why: NotServing, now: Timestamp) -> Option<Event> {
         let key = (server.endpoint(), server.pid);
-        let begun = ServerSilence { since: now, why, is_told: false };
+        let begun = ServerSilence { since: now, why, is_told: false, answers: None };
         let silence = self.silent.entry(key).or_insert(begun);
+        silence.answers = None;
         if silence.why != why && !silence.is_told {
             *silence = begun;
         }

@@ -219,17 +219,21 @@ fn a_process_that_does_not_answer_is_told_once_and_so_is_its_return() {
         said(EventKind::ServerUnreachable, "process 7 (mongod) was stopped by a signal or a debugger")
     );
     assert_eq!(told(&mut lives, STOPPED, 5), []);
+    assert_eq!(told(&mut lives, ProcessState::Serves, 8), []);
+    assert_eq!(told(&mut lives, STOPPED, 10), [], "for a moment only");
+    assert_eq!(told(&mut lives, ProcessState::Serves, 12), []);
     assert_eq!(
-        told(&mut lives, ProcessState::Serves, 12),
+        told(&mut lives, ProcessState::Serves, 14),
         said(EventKind::ServerReachable, "process 7 runs again, after 12 seconds")
     );
-    assert_eq!(told(&mut lives, ProcessState::Serves, 13), []);
+    assert_eq!(told(&mut lives, ProcessState::Serves, 15), []);
 }
 
 #[test]
 fn a_process_that_has_ended_does_not_answer_again() {
     let mut lives = ServerLives::default();
     assert_eq!(told(&mut lives, STOPPED, 0).len(), 1);
+    assert_eq!(told(&mut lives, ProcessState::Serves, 4), [], "it runs for a moment before it has ended");
     assert_eq!(told(&mut lives, ProcessState::Ended, 5), [], "SIGKILL after SIGSTOP");
     assert_eq!(lives.silent(&[], at(6)), [], "it is gone from the list");
     lives.ended(&server(7), true, at(6));
@@ -267,8 +271,9 @@ fn a_server_that_only_closes_its_port_is_unreachable() {
         [(EventKind::ServerUnreachable, "process 7 (mongod) runs, but does not listen on its port any more")]
     );
     assert_eq!(events[0].at, at(0), "since when");
+    assert_eq!(told(&mut lives, ProcessState::Serves, 20), []);
     assert_eq!(
-        told(&mut lives, ProcessState::Serves, 20),
+        told(&mut lives, ProcessState::Serves, 22),
         [(EventKind::ServerReachable, "process 7 listens again, after 20 seconds".to_owned())]
     );
     // Shorter than the patience.

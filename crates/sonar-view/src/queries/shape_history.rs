@@ -1,0 +1,217 @@
+//! One query shape over time, as a JSON document.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use serde::Serialize;
+use sonar_core::figures::Figures;
+use sonar_core::histogram::{SUB_BUCKETS, index_of, upper_bound_ns};
+use sonar_core::history::{CollectorKind, HistoryWindow};
+use sonar_core::{Histogram, Role, ShapeId, ShapeInfo, Source};
+use ts_rs::TS;
+
+use crate::changes::GapJson;
+use crate::kit::json::line;
+use crate::kit::{About, Zone, ZoneObject};
+use crate::timeline::TimeAxis;
+
+/// Version of the schema.
+const SCHEMA: u32 = 1;
+/// Rows of latency in an octave.
+const ROWS: i32 = 4;
+/// A source with whole milliseconds says 0 of what took less than one.
+const LESS_THAN_A_MS: u64 = 999_999;
+
+/// How long the operations of one shape took, how many there were and how many failed.
+#[derive(Clone, Debug, Serialize, TS)]
+pub struct ShapeHistory {
+    /// Version of the schema.
+    pub schema: u32,
+    /// `shape`.
+    #[ts(type = "\"shape\"")]
+    pub kind: &'static str,
+    /// Where it comes from; its span is the axis.
+    pub about: About,
+    /// The zone of times in text.
+    pub zone: ZoneObject,
+    /// Its id.
+    pub shape_id: String,
+    /// The command.
+    pub command: String,
+    /// The namespace; empty if the command names none.
+    pub namespace: String,
+    /// Its text with typed placeholders.
+    pub typed: String,
+    /// `wire`, `log` or `profile`: what the figures come from.
+    pub source: &'static str,
+    /// The upper bounds of the rows of latencies, in nanoseconds, ascending; a row is a quarter of an octave.
+    pub bounds_ns: Vec<u64>,
+    /// The equal parts of the axis, by time.
+    pub parts: Vec<ShapePartJson>,
+    /// Times that were not observed.
+    pub gaps: Vec<GapJson>,
+}
+
+/// What happened in one part of the axis.
+#[derive(Clone, Debug, Default, Serialize, TS)]
+pub struct ShapePartJson {
+    /// How much of it was observed, in seconds; if that is 0, nothing is known of it.
+    pub observed_s: f64,
+    /// Operations that ended.
+    pub calls: u64,
+    /// Those with an error.
+    pub failed: u64,
+    /// Quantiles of the latency in nanoseconds; null without operations.
+    pub p50: Option<u64>,
+    /// The same.
+    pub p95: Option<u64>,
+    /// The same.
+    pub p99: Option<u64>,
+    /// The longest latency.
+    pub max: Option<u64>,
+    /// Operations by latency: the number of a row, and how many.
+    pub latencies: Vec<[u64; 2]>,
+}
+
+impl ShapeHistory {
+    /// Writes the document as one line.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn json(&self, out: impl Write) -> io::Result<()> {
+        line(self, out)
+    }
+}
+
+/// Collects what windows have of a shape.
+pub struct ShapeHistoryBuilder {
+    id: ShapeId,
+    axis: TimeAxis,
+    shape: Option<Arc<ShapeInfo>>,
+    parts: Vec<ShapePart>,
+}
+
+/// One part of the axis, by source.
+#[derive(Clone, Default)]
+struct ShapePart {
+    figures: [Figures; Source::ALL.len()],
+    seconds: [f64; Source::ALL.len()],
+}
+
+impl ShapeHistoryBuilder {
+    /// Without windows.
+    pub fn new(id: ShapeId, axis: TimeAxis) -> Self {
+        Self { id, axis, shape: None, parts: vec![ShapePart::default(); axis.parts] }
+    }
+
+    /// Adds a window; one that is wider than a part counts for each part that it covers.
+    pub fn add(&mut self, window: &HistoryWindow) {
+        for place in self.axis.places(window).into_iter().flatten() {
+            let part = &mut self.parts[place];
+            for (source, seconds) in Source::ALL.into_iter().zip(&mut part.seconds) {
+                let collector = CollectorKind::of(source);
+                *seconds += collector.map_or(0.0, |collector| window.observed_ns(collector) as f64 / 1e9);
+            }
+            let rows = window.window.shapes.iter();
+            for row in rows.filter(|row| row.shape().id == self.id && row.role == Role::Served) {
+                self.shape.get_or_insert_with(|| row.shape().clone());
+                for (source, figures) in Source::ALL.into_iter().zip(&mut part.figures) {
+                    if let Some(observed) = row.observed_by(source) {
+                        figures.merge(&observed.figures);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The document; `None` if no window has the shape.
+    pub fn finish(self, gaps: Vec<GapJson>, history: &str, zone: &Zone) -> Option<ShapeHistory> {
+        let shape = self.shape?;
+        let has = |source: &Source| self.parts.iter().any(|part| part.figures[*source as usize].calls > 0);
+        // What the wire shows; slow operations of a log where nothing was captured.
+        let source = Source::ALL.into_iter().find(has)?;
+        let of_parts: Vec<(&Figures, f64)> = self
+            .parts
+            .iter()
+            .map(|part| (&part.figures[source as usize], part.seconds[source as usize]))
+            .collect();
+        let rows: BTreeSet<i32> =
+            of_parts.iter().flat_map(|(figures, _)| rows_of(&figures.latency).into_keys()).collect();
+        let number: BTreeMap<i32, u64> = rows.iter().copied().zip(0..).collect();
+        let part = |&(figures, observed_s): &(&Figures, f64)| {
+            let latency = &figures.latency;
+            let of_row = |(row, count)| [number.get(&row).copied().unwrap_or_default(), count];
+            ShapePartJson {
+                observed_s,
+                calls: figures.calls,
+                failed: figures.failed,
+                p50: latency.quantile_ns(0.5),
+                p95: latency.quantile_ns(0.95),
+                p99: latency.quantile_ns(0.99),
+                max: latency.max_ns(),
+                latencies: rows_of(latency).into_iter().map(of_row).collect(),
+            }
+        };
+        let span = self.axis.span;
+        Some(ShapeHistory {
+            schema: SCHEMA,
+            kind: "shape",
+            about: About::new(None, vec![history.to_owned()], Some(span)),
+            zone: ZoneObject::new(zone, [span.from, span.to]),
+            shape_id: shape.id.to_string(),
+            command: shape.command.to_string(),
+            namespace: shape.namespace(),
+            typed: shape.typed.to_string(),
+            source: source.name(),
+            bounds_ns: rows.into_iter().map(bound_ns).collect(),
+            parts: of_parts.iter().map(part).collect(),
+            gaps,
+        })
+    }
+}
+
+/// Buckets of a histogram in one row.
+const BUCKETS: i32 = SUB_BUCKETS / ROWS;
+
+/// Operations by the row of their latency.
+fn rows_of(latency: &Histogram) -> BTreeMap<i32, u64> {
+    let mut rows = BTreeMap::new();
+    let mut counted = 0;
+    for (bucket, count) in latency.buckets() {
+        *rows.entry(bucket.div_euclid(BUCKETS)).or_default() += count;
+        counted += count;
+    }
+    let zero = latency.count() - counted;
+    if zero > 0 {
+        *rows.entry(index_of(LESS_THAN_A_MS).unwrap_or_default().div_euclid(BUCKETS)).or_default() += zero;
+    }
+    rows
+}
+
+/// The upper bound of a row in nanoseconds.
+fn bound_ns(row: i32) -> u64 {
+    upper_bound_ns(row * BUCKETS + BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_quarters_of_an_octave_and_hold_every_operation() {
+        let mut latency = Histogram::default();
+        for ns in [0, 1, 1_000, 1_001, 1_500_000, 1_500_001, 3_000_000_000] {
+            latency.record(ns);
+        }
+        let rows = rows_of(&latency);
+        assert_eq!(rows.values().sum::<u64>(), latency.count());
+        for ns in [1_000_u64, 1_500_000, 3_000_000_000] {
+            let row = index_of(ns).unwrap().div_euclid(BUCKETS);
+            assert!(rows.contains_key(&row));
+            assert!(bound_ns(row - 1) < ns && ns <= bound_ns(row), "{ns}");
+            let ratio = bound_ns(row) as f64 / bound_ns(row - 1) as f64;
+            assert!((ratio - 2_f64.powf(0.25)).abs() < 0.01, "{ratio}");
+        }
+    }
+}
