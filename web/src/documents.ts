@@ -1183,6 +1183,10 @@ namespace: string,
 typed: string,
 /** `wire`, `log` or `profile`: what the figures come from. */
 source: string,
+/** Operations that ended, in all of the span. A window that is wider than a part counts for each part that it covers. */
+calls: number,
+/** Those with an error. */
+failed: number,
 /** The upper bounds of the rows of latencies, in nanoseconds, ascending; a row is a quarter of an octave. */
 bounds_ns: Array<number>,
 /** The equal parts of the axis, by time. */

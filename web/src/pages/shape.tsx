@@ -5,7 +5,7 @@ import { useMemo, useState } from "preact/hooks";
 import { GapList, gapSummary } from "../parts/changes";
 import { Chart, type Layer, type Range } from "../parts/chart";
 import { logShare } from "../parts/density";
-import { brief, count, duration, plural } from "../parts/format";
+import { brief, count, duration, plural, visible } from "../parts/format";
 import { Shell, Words } from "../parts/shell";
 import { logTicks, timeTicks } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
@@ -55,15 +55,13 @@ export function heatMap({ parts, bounds_ns }: ShapeHistory, [from, to]: Range): 
 }
 
 export function ShapePage({ report }: { report: ShapeHistory }) {
-  const { about, zone, parts } = report;
+  const { about, zone, parts, calls, failed } = report;
   const clock = useMemo(() => new Clock(zone, seconds(about.start_ns ?? 0), seconds(about.end_ns ?? 0)), [report]);
   const extent: Range = [seconds(about.start_ns ?? 0), seconds(about.end_ns ?? 0)];
   const [range, setRange] = useState<Range | null>(null);
   const width = (extent[1] - extent[0]) / Math.max(parts.length, 1);
   const xs = useMemo(() => parts.map((_, at) => extent[0] + (at + 0.5) * width), [report]);
   const layer = useMemo(() => heatMap(report, extent), [report]);
-  const calls = parts.reduce((sum, part) => sum + part.calls, 0);
-  const failed = parts.reduce((sum, part) => sum + part.failed, 0);
   const rate = (field: "calls" | "failed") =>
     parts.map((part) => (part.observed_s > 0 ? part[field] / part.observed_s : null));
   const time = {
@@ -74,7 +72,7 @@ export function ShapePage({ report }: { report: ShapeHistory }) {
   const shared = { x: time, xs, extent, range, onRange: setRange };
   return (
     <Shell
-      title={[report.command, report.namespace].filter(Boolean).join(" ")}
+      title={visible([report.command, report.namespace].filter(Boolean).join(" "))}
       about={about}
       clock={clock}
       facts={[
@@ -85,7 +83,7 @@ export function ShapePage({ report }: { report: ShapeHistory }) {
       ]}
     >
       <Words tone="bad" lines={gapSummary(report.gaps, clock)} />
-      <pre>{report.typed}</pre>
+      <pre>{visible(report.typed)}</pre>
       <div class="lists">
         <Chart
           {...shared}

@@ -95,6 +95,7 @@ fn a_shape_has_its_latencies_over_time() {
     assert!(bounds.is_sorted());
     let sum = |field: &str| parts.iter().map(|part| part[field].as_u64().unwrap()).sum::<u64>();
     assert_eq!((sum("calls"), sum("failed")), (row["calls"].as_u64().unwrap(), 0));
+    assert_eq!((&shape["calls"], &shape["failed"]), (&row["calls"], &0.into()));
     for (at, part) in parts.iter().enumerate() {
         let cells: Vec<(usize, u64)> = part["latencies"]
             .as_array()

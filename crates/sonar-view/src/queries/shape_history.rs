@@ -8,7 +8,7 @@ use serde::Serialize;
 use sonar_core::figures::Figures;
 use sonar_core::histogram::{SUB_BUCKETS, index_of, upper_bound_ns};
 use sonar_core::history::{CollectorKind, HistoryWindow};
-use sonar_core::{Histogram, Role, ShapeId, ShapeInfo, Source};
+use sonar_core::{Histogram, Role, Row, ShapeId, ShapeInfo, Source};
 use ts_rs::TS;
 
 use crate::changes::GapJson;
@@ -45,6 +45,10 @@ pub struct ShapeHistory {
     pub typed: String,
     /// `wire`, `log` or `profile`: what the figures come from.
     pub source: &'static str,
+    /// Operations that ended, in all of the span. A window that is wider than a part counts for each part that it covers.
+    pub calls: u64,
+    /// Those with an error.
+    pub failed: u64,
     /// The upper bounds of the rows of latencies, in nanoseconds, ascending; a row is a quarter of an octave.
     pub bounds_ns: Vec<u64>,
     /// The equal parts of the axis, by time.
@@ -90,6 +94,8 @@ pub struct ShapeHistoryBuilder {
     axis: TimeAxis,
     shape: Option<Arc<ShapeInfo>>,
     parts: Vec<ShapePart>,
+    /// Operations that ended, and those with an error, by source.
+    totals: [[u64; 2]; Source::ALL.len()],
 }
 
 /// One part of the axis, by source.
@@ -102,20 +108,35 @@ struct ShapePart {
 impl ShapeHistoryBuilder {
     /// Without windows.
     pub fn new(id: ShapeId, axis: TimeAxis) -> Self {
-        Self { id, axis, shape: None, parts: vec![ShapePart::default(); axis.parts] }
+        Self {
+            id,
+            axis,
+            shape: None,
+            parts: vec![ShapePart::default(); axis.parts],
+            totals: Default::default(),
+        }
     }
 
     /// Adds a window; one that is wider than a part counts for each part that it covers.
     pub fn add(&mut self, window: &HistoryWindow) {
-        for place in self.axis.places(window).into_iter().flatten() {
+        let Some(places) = self.axis.places(window) else { return };
+        let is_asked = |row: &&Row| row.shape().id == self.id && row.role == Role::Served;
+        for row in window.window.shapes.iter().filter(is_asked) {
+            self.shape.get_or_insert_with(|| row.shape().clone());
+            for (source, [calls, failed]) in Source::ALL.into_iter().zip(&mut self.totals) {
+                if let Some(observed) = row.observed_by(source) {
+                    *calls = calls.saturating_add(observed.figures.calls);
+                    *failed = failed.saturating_add(observed.figures.failed);
+                }
+            }
+        }
+        for place in places {
             let part = &mut self.parts[place];
             for (source, seconds) in Source::ALL.into_iter().zip(&mut part.seconds) {
                 let collector = CollectorKind::of(source);
                 *seconds += collector.map_or(0.0, |collector| window.observed_ns(collector) as f64 / 1e9);
             }
-            let rows = window.window.shapes.iter();
-            for row in rows.filter(|row| row.shape().id == self.id && row.role == Role::Served) {
-                self.shape.get_or_insert_with(|| row.shape().clone());
+            for row in window.window.shapes.iter().filter(is_asked) {
                 for (source, figures) in Source::ALL.into_iter().zip(&mut part.figures) {
                     if let Some(observed) = row.observed_by(source) {
                         figures.merge(&observed.figures);
@@ -128,9 +149,10 @@ impl ShapeHistoryBuilder {
     /// The document; `None` if no window has the shape.
     pub fn finish(self, gaps: Vec<GapJson>, history: &str, zone: &Zone) -> Option<ShapeHistory> {
         let shape = self.shape?;
-        let has = |source: &Source| self.parts.iter().any(|part| part.figures[*source as usize].calls > 0);
+        let has = |source: &Source| self.totals[*source as usize][0] > 0;
         // What the wire shows; slow operations of a log where nothing was captured.
         let source = Source::ALL.into_iter().find(has)?;
+        let [calls, failed] = self.totals[source as usize];
         let of_parts: Vec<(&Figures, f64)> = self
             .parts
             .iter()
@@ -164,6 +186,8 @@ impl ShapeHistoryBuilder {
             namespace: shape.namespace(),
             typed: shape.typed.to_string(),
             source: source.name(),
+            calls,
+            failed,
             bounds_ns: rows.into_iter().map(bound_ns).collect(),
             parts: of_parts.iter().map(part).collect(),
             gaps,

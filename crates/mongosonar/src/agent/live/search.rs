@@ -36,9 +36,12 @@ fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
     if servers::has_ended(host, server.pid, server.started) {
         return ProcessState::Ended;
     }
-    match host.stat(server.pid).map(|stat| stat.state) {
-        Some(b'T' | b't') => ProcessState::Silent(NotServing::Stopped),
-        Some(_) if server.is_closed => ProcessState::Silent(NotServing::NotListening),
+    match host.stat(server.pid).map(|stat| (stat.state, stat.is_ending)) {
+        Some((b'T' | b't', _)) => ProcessState::Silent(NotServing::Stopped),
+        // It may still free its memory.
+        Some((_, is_ending)) if is_ending || server.is_closed => {
+            ProcessState::Silent(NotServing::NotListening)
+        }
         Some(_) => ProcessState::Serves,
         None => ProcessState::Ended,
     }
@@ -234,6 +237,25 @@ impl LiveAgent<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_is_ending_serves_no_more() {
+        let proc = tempfile::tempdir().unwrap();
+        std::fs::create_dir(proc.path().join("7")).unwrap();
+        let state = |state: &str, flags: u32| {
+            // Its start is the 22nd field of proc_pid_stat(5).
+            let stat =
+                format!("7 (mongod) {state} 1 1 1 0 0 {flags} {} 5 {}\n", "0 ".repeat(12), "0 ".repeat(30));
+            std::fs::write(proc.path().join("7/stat"), stat).unwrap();
+            let server = FoundServer { pid: 7, started: 5, ..FoundServer::default() };
+            state_of(&Host::of_proc(proc.path()), &server)
+        };
+        assert_eq!(state("S", 0), ProcessState::Serves);
+        assert_eq!(state("T", 0), ProcessState::Silent(NotServing::Stopped));
+        // PF_EXITING of linux/sched.h.
+        assert_eq!(state("R", 4), ProcessState::Silent(NotServing::NotListening));
+        assert_eq!(state("Z", 4), ProcessState::Ended);
+    }
 
     #[test]
     fn a_process_has_ended_before_the_next_one_at_its_port_starts() {
