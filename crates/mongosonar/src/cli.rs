@@ -62,7 +62,7 @@ Examples:
   sudo mongosonar ftdc report /var/lib/mongodb  what the server recorded: what is wrong, since when
   sudo mongosonar agent                    collect all of that all the time, and keep it
   mongosonar what-changed --at 14:05       what changed then, from the history of the agent
-  sudo mongosonar serve                    the same history for a browser and for programs
+  sudo mongosonar open                     a link to the same history, for a browser
   mongosonar doctor                        what works here, and how to fix what does not";
 
 #[derive(Subcommand, Debug)]
@@ -112,7 +112,7 @@ enum Command {
     /// Serve the history of an agent, or files of an incident: as a page for a browser, as JSON for programs
     #[command(after_help = serve::args::EXAMPLES)]
     Serve(ServeArgs),
-    /// Print a link that opens the page of `serve` once, or make its token new
+    /// Print a link that opens the page of the agent or of `serve` once, or make its token new
     #[command(after_help = open::EXAMPLES)]
     Open(OpenArgs),
     /// Check what works on this machine, and say how to fix what does not

@@ -11,7 +11,6 @@ use crate::history::StoreArgs;
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
 Examples:
-  sudo mongosonar serve                       the agent's history; `open` prints a link
   mongosonar serve --store ./copy             a copy of a history, from another host
   mongosonar serve wire.pcap.gz mongod.log    files of an incident, without an agent
   mongosonar serve --listen 127.0.0.1:9000    at another port
@@ -41,7 +40,7 @@ pub struct ServeArgs {
 pub struct PageArgs {
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Address of the page, on this machine only [default: 127.0.0.1:8517]
+    /// Address of the page, on this machine only [default: 127.0.0.1:8517; of `open`, that of the agent]
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub listen: Option<SocketAddr>,
 }
