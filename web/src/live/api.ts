@@ -49,13 +49,41 @@ export async function openSession(): Promise<Refused | undefined> {
 
 export const status = async (): Promise<PageStatus> => (await ask("api/v1/status")).json() as Promise<PageStatus>;
 
-/** Calls `stored` with the end of the newest window, and of each one that is stored later; ends when the result is called. */
+/** How long to wait until a server that refused is asked again, in milliseconds. */
+const AGAIN_MS = 30_000;
+
+/**
+ * Calls `stored` with the end of the newest window, and of each one that is stored later; ends when the result is called.
+ * A page in the background holds no connection: browsers open six to a server at most, for all of its pages.
+ */
 export function follow(stored: (endNs: number) => void): () => void {
-  const source = new EventSource("api/v1/live");
-  source.addEventListener("window", (event) => stored((JSON.parse(event.data as string) as { end_ns: number }).end_ns));
-  // A browser tries again by itself, unless the server refuses: then asking for anything says why.
-  source.addEventListener("error", () => source.readyState === EventSource.CLOSED && stored(Infinity));
-  return () => source.close();
+  let source: EventSource | undefined;
+  let again: ReturnType<typeof setTimeout> | undefined;
+  const stop = () => {
+    clearTimeout(again);
+    source?.close();
+    source = undefined;
+  };
+  const look = () => {
+    stop();
+    if (document.hidden) return;
+    source = new EventSource("api/v1/live");
+    source.addEventListener("window", (event) =>
+      stored((JSON.parse(event.data as string) as { end_ns: number }).end_ns),
+    );
+    source.addEventListener("error", () => {
+      // A browser tries again by itself, unless the server refuses: then asking for anything says why.
+      if (source?.readyState !== EventSource.CLOSED) return;
+      again = setTimeout(look, AGAIN_MS);
+      stored(Infinity);
+    });
+  };
+  document.addEventListener("visibilitychange", look);
+  look();
+  return () => {
+    document.removeEventListener("visibilitychange", look);
+    stop();
+  };
 }
 
 /** The most rows of queries. */
