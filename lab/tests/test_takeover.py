@@ -147,7 +147,7 @@ def findings(process, command, around, wanted, only=None):
                 thread = int(fields["Pid"])
                 if takeover.has_own_descriptors(owner, thread):
                     opened[place] = opened.get(place, set()) | takeover.descriptors(owner, thread)
-                elif owner == process:
+                if owner == process:
                     # The other side of a passed ring has no filter, and could send.
                     passes = "pass descriptors on" in can
                     assert not (passes and takeover.rings(owner, thread)), f"{place} can pass rings on"
