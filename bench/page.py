@@ -59,7 +59,7 @@ class Page:
         return body
 
     def follow(self):
-        """A connection that is told of new windows."""
+        """A connection on which new windows are announced."""
         connection = http.client.HTTPConnection(self.address)
         connection.request("GET", "/api/v1/live", headers=self.headers)
         answer = connection.getresponse()

@@ -12,7 +12,7 @@ use sonar_core::time::NS_PER_S;
 pub struct PageLimits {
     /// Connections at once.
     pub connections: usize,
-    /// Connections that are told of new windows.
+    /// Connections on which new windows are announced.
     pub viewers: usize,
     /// Answers that are made at once.
     pub answers: usize,

@@ -1,4 +1,4 @@
-//! Tells viewers when a window has been stored, by server-sent events.
+//! Announces each window that is stored, by server-sent events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::problem::PageProblem;
 const LOOK: Duration = Duration::from_secs(1);
 /// How often a viewer gets something, so that one who has gone is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// A viewer asks again after this.
+/// How long a connection lasts at most. The viewer then opens another one.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// Somebody who follows the history.
 struct Viewer {
     page: Arc<ServedPage>,
-    /// With what it may read, as long as that is so.
+    /// Those of its request: they say whether it may still read.
     headers: HeaderMap,
-    /// The end of the window that it was told of.
-    told_ns: Option<u64>,
+    /// The end of the last window that was announced.
+    announced_ns: Option<u64>,
     until: Instant,
     _place: OwnedSemaphorePermit,
 }
 
-/// Tells of the newest window, and of each one that is stored from then on.
+/// Announces the newest window, and each one that is stored from then on.
 ///
 /// # Errors
 /// There are too many viewers.
@@ -49,14 +49,14 @@ pub(crate) async fn follow(
         )
     })?;
     let until = Instant::now() + LONGEST;
-    let viewer = Viewer { page, headers, told_ns: None, until, _place: place };
+    let viewer = Viewer { page, headers, announced_ns: None, until, _place: place };
     let events = unfold(viewer, Viewer::next);
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
 impl Viewer {
     async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
-        let mut is_first = self.told_ns.is_none();
+        let mut is_first = self.announced_ns.is_none();
         loop {
             if !std::mem::take(&mut is_first) {
                 sleep(LOOK).await;
@@ -68,8 +68,8 @@ impl Viewer {
             let page = self.page.clone();
             let read = move || Some(page.history.open().ok()?.extent().ok()??.to.unix_ns());
             let end_ns = self.page.newest.end_ns(LOOK, read).await;
-            if let Some(new) = end_ns.filter(|_| end_ns != self.told_ns) {
-                self.told_ns = end_ns;
+            if let Some(new) = end_ns.filter(|_| end_ns != self.announced_ns) {
+                self.announced_ns = end_ns;
                 let event = Event::default().event("window").data(format!("{{\"end_ns\":{new}}}"));
                 return Some((Ok(event), self));
             }

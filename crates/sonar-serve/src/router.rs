@@ -28,7 +28,7 @@ use crate::problem::PageProblem;
 const APP: &str = "/";
 /// What browsers ask for by themselves.
 const ICON: &str = "/favicon.ico";
-/// What is told of new windows.
+/// Announces new windows.
 const LIVE: &str = "/api/v1/live";
 /// Where a link opens a session.
 const SESSION: &str = "/api/v1/session";

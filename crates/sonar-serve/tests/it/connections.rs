@@ -119,7 +119,7 @@ fn a_head_that_is_too_long_is_refused_and_the_next_client_is_served() {
 }
 
 #[test]
-fn who_follows_the_history_is_told_of_the_newest_window_until_the_token_has_changed() {
+fn the_newest_window_is_announced_to_viewers_until_the_token_changes() {
     let running = RunningPage::new(PageLimits { viewers: 1, ..PageLimits::default() });
     let mut viewer = running.connect();
     viewer.write_all(running.request("/api/v1/live", "").as_bytes()).unwrap();

@@ -108,6 +108,12 @@ impl<'a> HistoryView<'a> {
         without_future(span, self.extent, self.now)
     }
 
+    /// The whole windows in which a span lies, without what is still to come, and how long each is.
+    pub fn in_whole_windows(&self, span: Span) -> (Span, Resolution) {
+        let resolution = resolution(span);
+        (self.until_now(whole_windows(span, resolution)), resolution)
+    }
+
     /// A span that somebody asks for, without what is still to come.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use sonar_core::ShapeId;
 use sonar_core::history::Span;
 
-use super::{HistoryView, PastError, resolution, whole_windows};
+use super::{HistoryView, PastError};
 use crate::changes::GapJson;
 use crate::kit::Zone;
 use crate::queries::{ShapeHistory, ShapeHistoryBuilder};
@@ -22,8 +22,7 @@ pub fn report(
     span: Span,
     zone: &Zone,
 ) -> Result<ShapeHistory, PastError> {
-    let resolution = resolution(span);
-    let span = history.until_now(whole_windows(span, resolution));
+    let (span, resolution) = history.in_whole_windows(span);
     let mut builder = ShapeHistoryBuilder::new(id, TimeAxis::new(span, PARTS, resolution.width_ns()));
     history.visit_operations(span, resolution, &mut |window| builder.add(&window))?;
     let gaps = history.gaps(span)?.iter().map(GapJson::from).collect();

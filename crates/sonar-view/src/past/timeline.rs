@@ -2,7 +2,7 @@
 
 use sonar_core::history::Span;
 
-use super::{HistoryView, PastError, resolution, whole_windows};
+use super::{HistoryView, PastError};
 use crate::kit::Zone;
 use crate::timeline::{TimelineBuilder, TimelineReport};
 
@@ -19,8 +19,7 @@ pub fn report(
     parts: usize,
     zone: &Zone,
 ) -> Result<TimelineReport, PastError> {
-    let resolution = resolution(span);
-    let span = history.until_now(whole_windows(span, resolution));
+    let (span, resolution) = history.in_whole_windows(span);
     let mut builder = TimelineBuilder::new(span, parts, resolution.width_ns());
     history.visit(span, resolution, &mut |window| builder.add(&window))?;
     let (events, gaps) = (history.events(span)?, history.gaps(span)?);

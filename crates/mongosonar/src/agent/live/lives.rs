@@ -24,8 +24,8 @@ const KILL_NS: u64 = KILL_REACH_NS;
 /// A process that was found only so long after its start was there all the time, in nanoseconds: a server that recovers
 /// listens late.
 const LATE_NS: u64 = 3_600 * NS_PER_S;
-/// How long a process must answer until that is told, in nanoseconds: one that was stopped and is killed runs for a moment
-/// before it has ended.
+/// How long a process must serve again before that is reported, in nanoseconds. One that was stopped and is then killed runs
+/// for a moment before it ends.
 const CONFIRMED_NS: u64 = 2 * NS_PER_S;
 /// The most kills that are remembered.
 const MAX_KILLS: usize = 256;
@@ -115,8 +115,8 @@ struct ServerSilence {
     why: NotServing,
     /// Whether its event has been reported.
     is_told: bool,
-    /// Since when it answers again, if it does.
-    answers: Option<Timestamp>,
+    /// Since when it serves again, if it does.
+    serves_since: Option<Timestamp>,
 }
 
 /// What the system says of the process of a server.
@@ -267,7 +267,7 @@ impl ServerLives {
         for (server, state) in servers {
             match state {
                 ProcessState::Ended => {}
-                ProcessState::Serves => events.extend(self.answers(server, now)),
+                ProcessState::Serves => events.extend(self.serves(server, now)),
                 ProcessState::Silent(why) => {
                     let event = match self.is_shutting_down(server, now) {
                         true => None,
@@ -280,11 +280,11 @@ impl ServerLives {
         events
     }
 
-    /// What to say of a process that answers: that it does so again, as soon as that is certain.
-    fn answers(&mut self, server: &FoundServer, now: Timestamp) -> Option<Event> {
+    /// The event of a process that serves again, once it has done so for [`CONFIRMED_NS`].
+    fn serves(&mut self, server: &FoundServer, now: Timestamp) -> Option<Event> {
         let key = (server.endpoint(), server.pid);
         let silence = self.silent.get_mut(&key)?;
-        let since = *silence.answers.get_or_insert(now);
+        let since = *silence.serves_since.get_or_insert(now);
         if silence.is_told && now.since(since) < CONFIRMED_NS {
             return None;
         }
@@ -304,9 +304,9 @@ impl ServerLives {
     /// the log speaks later.
     fn is_silent(&mut self, server: &FoundServer, why: NotServing, now: Timestamp) -> Option<Event> {
         let key = (server.endpoint(), server.pid);
-        let begun = ServerSilence { since: now, why, is_told: false, answers: None };
+        let begun = ServerSilence { since: now, why, is_told: false, serves_since: None };
         let silence = self.silent.entry(key).or_insert(begun);
-        silence.answers = None;
+        silence.serves_since = None;
         if silence.why != why && !silence.is_told {
             *silence = begun;
         }

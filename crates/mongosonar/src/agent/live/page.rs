@@ -27,11 +27,11 @@ use crate::serve::token_file;
 
 /// The name of the helper process.
 pub const HELPER: &str = "sonar-page";
-/// One count of requests that were refused, for each reason.
+/// The bytes of a message: how many requests were refused for each reason.
 const COUNTS_BYTES: usize = 8 * PageRefusal::ALL.len();
-/// The most of them that are read at once.
+/// The most messages that are read at once.
 const MAX_MESSAGES: usize = 64;
-/// How long the agent may take to take one.
+/// How long the helper waits for the agent to take a message.
 const MAX_WRITE: Duration = Duration::from_millis(10);
 /// Tells the helper that the store is there.
 const BEGIN: u8 = 1;
@@ -55,8 +55,9 @@ pub enum AgentPage {
 pub struct PageHelper {
     address: SocketAddr,
     socket: UnixStream,
-    /// Refused requests that it has stated, with the beginning of the next message.
-    counts: RefusedRequests,
+    refused: RefusedRequests,
+    /// Why it serves nothing, if that is so.
+    problem: Option<String>,
     /// It ends with this.
     _helper: Helper,
 }
@@ -95,10 +96,10 @@ impl AgentPage {
         }
     }
 
-    /// What the helper does not do; `None` if it works.
+    /// Notes why the helper does not work; `None` if it does.
     pub fn note(&mut self, problem: Option<String>) {
         if let Self::Served(helper) = self {
-            helper.counts.problem = problem;
+            helper.problem = problem;
         }
     }
 
@@ -141,7 +142,7 @@ impl PageHelper {
         let helper = privileges::helper_with(task, &[listener.as_fd()], serve);
         let helper = helper.ok_or_else(|| anyhow!("its process cannot be started"))?;
         let socket = helper.socket().context("cannot serve")?;
-        Ok(Self { address, socket, counts: RefusedRequests::default(), _helper: helper })
+        Ok(Self { address, socket, refused: RefusedRequests::default(), problem: None, _helper: helper })
     }
 
     /// Lets it serve the store in this folder.
@@ -153,23 +154,22 @@ impl PageHelper {
     }
 
     fn status(&mut self) -> ServedPageStatus {
-        self.counts.read(&self.socket);
-        let refused = PageRefusal::ALL.into_iter().zip(self.counts.counts).filter(|(_, count)| *count > 0);
+        self.refused.read(&self.socket);
+        let refused = PageRefusal::ALL.into_iter().zip(self.refused.counts).filter(|(_, count)| *count > 0);
         ServedPageStatus {
             address: self.address.to_string(),
-            problem: self.counts.problem.clone(),
+            problem: self.problem.clone(),
             refused: refused.map(|(kind, count)| (kind.name().to_owned(), count)).collect(),
         }
     }
 }
 
-/// What the helper has said.
+/// How many requests the helper has refused, by reason.
 #[derive(Default)]
 struct RefusedRequests {
     counts: [u64; PageRefusal::ALL.len()],
+    /// The beginning of its next message.
     partial: Vec<u8>,
-    /// Why it serves nothing, if that is so.
-    problem: Option<String>,
 }
 
 impl RefusedRequests {
@@ -199,8 +199,11 @@ fn serve(agent: UnixStream, listener: TcpListener, folder: &Path, hosts: Allowed
         // The agent could not begin, and says why.
         return Ok(());
     }
-    // The agent reports a kernel without Landlock where it gives up its own privileges.
-    let _ = limit_files(&[folder], &[]);
+    match limit_files(&[folder], &[]) {
+        // The agent reports a kernel without Landlock where it drops its own privileges.
+        Err(error) if error.kind() != io::ErrorKind::Unsupported => return Err(error.into()),
+        _ => {}
+    }
     let token = token_file::read(folder)?.context("the token of the page has gone")?;
     let page = StoredPage::new(folder, token, hosts, PageLimits::default())?;
     start_thread(StartStep::Thread, "page-end", move || {
