@@ -328,7 +328,7 @@ pub const TLS_HELPER_BYTES: usize = 16 << 20;
 /// The same for a helper that answers for several servers in a thread each.
 pub const FUNCTIONS_HELPER_BYTES: usize = 16 << 20;
 /// The same for the helper that serves the page: two answers at a time, with what the history holds for each.
-pub const PAGE_HELPER_BYTES: usize = 128 << 20;
+pub const PAGE_HELPER_BYTES: usize = 192 << 20;
 /// The same for a helper that takes snapshots of all threads of a process, with their stacks: it has an answer twice. The
 /// agent has none.
 pub const STACKS_HELPER_BYTES: usize = 1 << 30;
