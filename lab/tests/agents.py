@@ -39,8 +39,7 @@ class Agent:
 
     def asked_status(self):
         """What the program says of it; none if no agent runs."""
-        command = [labkit.MONGOSONAR, "agent", "--status", "--json", "--store", str(self.store)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = labkit.run("agent", "--status", "--json", "--store", self.store, code=None)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def collector(self, name):

@@ -1,5 +1,6 @@
 """Fixtures. A test that cannot run here is skipped with the reason."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -96,6 +97,19 @@ def served_v4():
     """The address of a lab server on 127.0.0.1."""
     with labkit.server("127.0.0.1:0") as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def traced_server(tmp_path_factory):
+    """Starts the lab's server with one thread for each connection, as `labkit.threaded` does, at a port."""
+    if os.geteuid() != 0:
+        pytest.skip("tracing takes root")
+    with contextlib.ExitStack() as running:
+
+        def start(port, **options):
+            return running.enter_context(labkit.threaded(tmp_path_factory.mktemp("threaded"), port, **options))
+
+        yield start
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ import tempfile
 import threading
 import time
 
+import pymongo
+
 LAB = pathlib.Path(__file__).resolve().parents[1]
 MONGOSONAR = os.environ.get("MONGOSONAR") or str(LAB.parent / "target/release/mongosonar")
 LOOPBACK = {"ipv4": "127.0.0.1", "ipv6": "[::1]"}
@@ -48,6 +50,10 @@ def wait_until(condition, what, seconds=120.0):
 
 # Options of a connection string with which a driver waits for a server for ten minutes.
 PATIENT = "serverSelectionTimeoutMS=600000&connectTimeoutMS=600000"
+
+# Options of `queries` for operations of all kinds, and for a line about each of them.
+EVERYTHING = ["--class", "all", "--role", "all"]
+EACH = ["--each", "--json", *EVERYTHING]
 
 # System calls in which threads wait, by number.
 CALLS = {
@@ -128,6 +134,25 @@ def put_as_mongod(program, path):
     return path
 
 
+def run(*words, code=0, prefix=(), **options):
+    """Runs `mongosonar WORDS` to its end, which must be with this exit code (None: with any); returns what it printed.
+    `options` are for subprocess.run."""
+    command = [str(word) for word in (*prefix, MONGOSONAR, *words)]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert code in (None, done.returncode), f"{command}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def document(*words, **options):
+    """The JSON document that `mongosonar WORDS` prints."""
+    return json.loads(run(*words, **options).stdout)
+
+
+def documents(*words, **options):
+    """The JSON documents that `mongosonar WORDS` prints, one on each line."""
+    return [json.loads(line) for line in run(*words, **options).stdout.splitlines()]
+
+
 @contextlib.contextmanager
 def process(arguments, **options):
     """Runs a program and ends it at the end of the block, by SIGINT first."""
@@ -172,6 +197,12 @@ def threaded(folder, port, program=LAB / "bin/threaded", options=()):
     with process([program, port, folder, *options], stdout=subprocess.PIPE) as child:
         first_line(child, 90)
         yield child
+
+
+def client(port, app, options="", **more):
+    """A client of a server on this machine, with these options in its connection string; `more` are for PyMongo."""
+    uri = f"mongodb://127.0.0.1:{port}/?" + "&".join(filter(None, ["directConnection=true", options]))
+    return pymongo.MongoClient(uri, appname=app, **more)
 
 
 def ask_threaded(database, steps):
@@ -386,22 +417,7 @@ def tcpdump(path, interface, expression, prefix=()):
 
 def read_capture(path, *arguments, code=0):
     """`mongosonar queries --read PATH --each --json` with all classes and roles."""
-    command = [
-        MONGOSONAR,
-        "queries",
-        "--read",
-        str(path),
-        "--each",
-        "--json",
-        "--class",
-        "all",
-        "--role",
-        "all",
-        *arguments,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == code, f"exit code {done.returncode}: {done.stderr}"
-    return operations(json.loads(line) for line in done.stdout.splitlines())
+    return operations(documents("queries", "--read", path, *EACH, *arguments, code=code, timeout=120))
 
 
 def operations(lines):

@@ -77,11 +77,7 @@ def mongod(plays, *arguments, user=None):
 
 
 def run(*arguments, code=0, timeout=120):
-    done = subprocess.run(
-        [labkit.MONGOSONAR, "profiler", *map(str, arguments)], capture_output=True, text=True, timeout=timeout
-    )
-    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done
+    return labkit.run("profiler", *arguments, code=code, timeout=timeout)
 
 
 @contextlib.contextmanager

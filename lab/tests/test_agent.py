@@ -132,11 +132,7 @@ def test_packets_and_a_rotated_log_become_windows(tmp_path):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
     assert stat.S_IMODE(store.stat().st_mode) == 0o700
     # The same rows as those of the log and of the wire.
-    rows = subprocess.run(
-        [labkit.MONGOSONAR, "queries", "--store", str(store), "--from", "10 min ago", "--json"],
-        capture_output=True,
-        text=True,
-    )
+    rows = labkit.run("queries", "--store", store, "--from", "10 min ago", "--json", code=None)
     if rows.returncode == 0:
         shown = json.loads(rows.stdout.splitlines()[-1])["rows"]
         assert all(row["server"] == f"0.0.0.0:{port}" for row in shown) and shown
@@ -275,9 +271,7 @@ def test_a_server_has_one_name_also_by_an_address_that_its_host_gets_later(tmp_p
 
             def servers():
                 subprocess.run([*inside(ns["client"]), sys.executable, "-c", ask], check=True)
-                command = [labkit.MONGOSONAR, "queries", "--store", running.store, "--from", "-1h", "--json"]
-                done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-                lines = [json.loads(line) for line in done.stdout.splitlines()]
+                lines = labkit.documents("queries", "--store", running.store, "--from", "-1h", "--json", code=None)
                 return {row["server"] for line in lines for row in line["rows"]}
 
             # Nobody asks by any other address.
@@ -296,11 +290,10 @@ def test_what_a_log_gets_while_no_agent_runs_is_read_by_the_next_one(tmp_path):
             running.wait_until_read()
             assert running.stop() == 0
         append(log, *(slow_query(time.time()) for _ in range(3)))
-        command = [labkit.MONGOSONAR, "agent", "--once", "8s", "--json", "--store", tmp_path / "store"]
-        command += ["--config", tmp_path / "agent.toml"]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60)
-    collectors = {one["name"]: one for one in json.loads(done.stdout)["collectors"]}
-    assert collectors["log"]["operations"] == 3, done
+        words = ["--once", "8s", "--json", "--store", tmp_path / "store", "--config", tmp_path / "agent.toml"]
+        summary = labkit.document("agent", *words, timeout=60)
+    collectors = {one["name"]: one for one in summary["collectors"]}
+    assert collectors["log"]["operations"] == 3, summary
 
 
 def test_each_line_of_a_log_is_stored_once_although_the_agent_is_killed(tmp_path):
@@ -322,10 +315,8 @@ def test_each_line_of_a_log_is_stored_once_although_the_agent_is_killed(tmp_path
         with agent(tmp_path, config) as running:
             running.wait_until_read()
             assert running.stop() == 0
-    command = [labkit.MONGOSONAR, "queries", "--store", running.store, "--from", "10 min ago", "--json"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    rows = [row for line in done.stdout.splitlines() for row in json.loads(line)["rows"]]
+    lines = labkit.documents("queries", "--store", running.store, "--from", "10 min ago", "--json")
+    rows = [row for line in lines for row in line["rows"]]
     assert sum(row["calls"] for row in rows) == 2 * (10 + 5 + 3), rows
 
 
@@ -450,9 +441,7 @@ def test_privileges_are_dropped_in_every_thread(tmp_path):
                 assert int(fields["CapEff"], 16) & ~(ATTACHING | NET_RAW) == 0, name
                 assert fields["Seccomp"].strip() == "2", name
         # Another agent must not write to the same store.
-        other = subprocess.run(
-            [labkit.MONGOSONAR, "agent", "--once", "1s", "--store", str(running.store)], capture_output=True, text=True
-        )
-        assert other.returncode == 1 and f"process {pid}" in other.stderr, other
+        other = labkit.run("agent", "--once", "1s", "--store", running.store, code=1)
+        assert f"process {pid}" in other.stderr, other
         assert running.stop() == 0
     assert "privileges are dropped in part" not in running.errors()

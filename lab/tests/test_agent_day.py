@@ -42,11 +42,8 @@ sys.exit(code)"""
 
 def replay(store, config, *inputs):
     """The summary of a replay, and its peak of memory in bytes."""
-    command = [sys.executable, "-I", "-S", "-c", PEAK]
-    command += [labkit.MONGOSONAR, "agent", "--json", "--store", store, "--config", config, "--port", "27117"]
-    command += ["--replay", *inputs]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    assert done.returncode == 0, done
+    words = ["agent", "--json", "--store", store, "--config", config, "--port", "27117", "--replay", *inputs]
+    done = labkit.run(*words, prefix=[sys.executable, "-I", "-S", "-c", PEAK])
     return json.loads(done.stdout), int(done.stderr.splitlines()[-1]) * 1024
 
 

@@ -3,7 +3,6 @@ work."""
 
 import contextlib
 import itertools
-import json
 import os
 import pathlib
 import re
@@ -100,10 +99,8 @@ def descriptors(child):
 
 def stored(store, *arguments):
     """The summary of `queries` over everything that is stored."""
-    command = [labkit.MONGOSONAR, "queries", "--store", str(store), "--from", "6 hours ago", "--json", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    words = ["--store", store, "--from", "6 hours ago", "--json", *arguments]
+    return labkit.documents("queries", *words, timeout=300)[-1]
 
 
 def slope(times, values):

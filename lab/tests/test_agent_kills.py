@@ -16,7 +16,6 @@ import select
 import shutil
 import signal
 import tempfile
-import threading
 import time
 
 import pytest
@@ -69,25 +68,16 @@ class Standstills:
     """How long the thread of an agent that waited longest for a processor did so, in each second."""
 
     def __init__(self, life):
-        self.life, self.stop, self.seen = life, threading.Event(), collections.deque(maxlen=120)
-        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.life, self.seen = life, collections.deque(maxlen=120)
 
-    def run(self):
+    def watch(self, stop):
         before = {}
-        while not self.stop.wait(1):
+        while not stop.wait(1):
             with contextlib.suppress(OSError):
                 waited = self.life.waited_for_processor()
                 longest = max((waited[thread] - before[thread] for thread in waited if thread in before), default=0)
                 self.seen.append((time.time(), longest))
                 before = waited
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        self.thread.join()
 
     def longest_since(self, second):
         """In seconds."""
@@ -206,7 +196,8 @@ def test_whenever_it_is_killed_each_line_is_stored_once_and_no_complete_window_i
             writer = stack.enter_context(Writer(log, port, other_days=True))
             rotation = Rotation(writer, chance)
             for kill, name in enumerate(phases):
-                with Standstills(life) as standstills:
+                standstills = Standstills(life)
+                with labkit.in_background(standstills.watch):
                     reach(name, life, rotation, started_in)
                     life.stop(signal.SIGKILL)
                 windows, lacking = missing(life, writer)

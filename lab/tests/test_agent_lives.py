@@ -35,9 +35,7 @@ def server(directory, port):
 
 
 def document(store, command, *words):
-    done = subprocess.run(
-        [labkit.MONGOSONAR, command, "--store", str(store), "--json", *words], capture_output=True, text=True
-    )
+    done = labkit.run(command, "--store", store, "--json", *words, code=None)
     return json.loads(done.stdout) if done.stdout else {}
 
 
@@ -125,9 +123,7 @@ def test_what_happened_while_no_agent_ran_is_told_by_the_next_one(tmp_path):
 
 def rows(store):
     """The rows of the last hour by collection."""
-    command = [labkit.MONGOSONAR, "queries", "--store", str(store), "--from", "-1h", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = labkit.documents("queries", "--store", store, "--from", "-1h", "--json", code=None)
     return {row["collection"]: row for row in lines[-1]["rows"]} if lines else {}
 
 

@@ -125,12 +125,7 @@ def test_what_each_holds_adds_up_to_what_the_processes_have(tmp_path, server, sp
         held = held_and_used(running)
         assert held["mapped"]["packet_ring"] == 32 << 20, held
         assert held["agent"]["captured"] > 0 and held["agent"]["stacks"] > 0, held
-        assert (
-            "accounted for"
-            in subprocess.run(
-                [labkit.MONGOSONAR, "agent", "--status", "--store", running.store], capture_output=True, text=True
-            ).stdout
-        )
+        assert "accounted for" in labkit.run("agent", "--status", "--store", running.store).stdout
 
 
 def test_root_that_cannot_leave_its_user_is_in_the_status(tmp_path):

@@ -50,7 +50,7 @@ def helper_of(running):
 
 
 def opening(store, *options):
-    return subprocess.run([labkit.MONGOSONAR, "open", "--store", store, *options], capture_output=True, text=True)
+    return labkit.run("open", "--store", store, *options, code=None)
 
 
 def test_no_link_is_printed_to_a_port_at_which_another_user_listens(tmp_path):
@@ -79,9 +79,7 @@ def test_an_agent_serves_its_history_and_counts_what_the_page_refuses(tmp_path):
         assert answer(port, "/api/v1/status", Authorization="Bearer wrong")[0] == 401
         assert answer(port, "/api/v1/status", Host="evil.example")[0] == 421
         running.wait(lambda: running.status()["page"]["refused"] == {"access": 2, "host": 1}, "the counts")
-        shown = subprocess.run(
-            [labkit.MONGOSONAR, "agent", "--status", "--store", running.store], capture_output=True, text=True
-        )
+        shown = labkit.run("agent", "--status", "--store", running.store)
         assert f"page at http://127.0.0.1:{port}/, 3 requests refused: access 2, host 1\n" in shown.stdout
         # The address comes from the status of the agent.
         opened = opening(running.store)

@@ -4,13 +4,9 @@ The server is the lab's own (lab/threaded), one thread for each connection on th
 """
 
 import contextlib
-import json
 import os
-import subprocess
 import tempfile
-import threading
 
-import pymongo
 import pytest
 import tlskit
 from test_agent import agent, free_port, wait_for_a_boundary
@@ -35,26 +31,15 @@ def config(port):
     return f'{sources}[queries]\nport = [{port}]\n[split]\nsample = "1/1"\n'
 
 
-class Asking:
-    """Asks for these steps again and again until it is left."""
+def asking(port, steps, pause_s, options=""):
+    """Asks for these steps again and again until the end of the block."""
 
-    def __init__(self, port, steps, pause_s, options=""):
-        self.stop = threading.Event()
-        uri = f"mongodb://127.0.0.1:{port}/?" + "&".join(filter(None, ["directConnection=true", options]))
-        self.thread = threading.Thread(target=self.run, args=(uri, steps, pause_s))
-
-    def run(self, uri, steps, pause_s):
-        with pymongo.MongoClient(uri, appname="lab-split") as connected:
-            while not self.stop.wait(pause_s):
+    def ask(stop):
+        with labkit.client(port, "lab-split", options) as connected:
+            while not stop.wait(pause_s):
                 labkit.ask_threaded(connected.lab, steps)
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        self.thread.join()
+    return labkit.in_background(ask)
 
 
 def all_changes(changes):
@@ -64,10 +49,7 @@ def all_changes(changes):
 
 
 def what_changed(store):
-    command = [labkit.MONGOSONAR, "what-changed", "--from", "-3m", "--json", "--store", store]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    assert done.returncode == 4, done.stderr
-    report = json.loads(done.stdout)
+    report = labkit.document("what-changed", "--from", "-3m", "--json", "--store", store, code=4)
     return list(all_changes(change for moment in report["moments"] for change in moment["changes"]))
 
 
@@ -78,12 +60,12 @@ def test_a_query_that_now_waits_for_a_lock_is_the_same_query(tmp_path):
     port = free_port()
     with threaded(tmp_path, port), agent(tmp_path, config(port)) as running:
         running.wait_for("split", "working")
-        with Asking(port, {"lock": 1}, 0.02):
+        with asking(port, {"lock": 1}, 0.02):
             running.observe(7)
             # One window that is half before the change and half after it makes three windows after it too different from
             # each other to be certain of anything.
             wait_for_a_boundary()
-            with Asking(port, {"hold": 30}, 0.01):
+            with asking(port, {"hold": 30}, 0.01):
                 running.observe(3)
         split = running.collector("split")
         assert split["lost"] == 0 and split["user_ns"] + split["system_ns"] > 0, split
@@ -117,10 +99,7 @@ def test_an_agent_that_stands_still_as_it_starts_loses_no_operation(tmp_path):
         running.observe(1)
         assert running.collector("queries")["lost"] == 0, running.collector("queries")
         assert running.stop() == 0
-    words = [labkit.MONGOSONAR, "queries", "--from", "-10m", "--json", "--store", running.store]
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    past = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
+    past = labkit.summary(labkit.documents("queries", "--from", "-10m", "--json", "--store", running.store))
     calls = sum(row["calls"] for row in past["rows"] if "{sleep: ?number}" in row["shape"])
     assert calls == answered.operations and past["coverage"]["kernel_drops"] == 0, past["coverage"]
 
@@ -138,7 +117,7 @@ def test_servers_come_and_go_and_what_cannot_work_is_said(tmp_path):
             running.wait_for("split", "working")
             notes = lambda: running.collector("split")["notes"]
             divided = lambda: any("divided: " in note and not note.endswith(": 0") for note in notes())
-            with Asking(port, {"burn": 2}, 0.02):
+            with asking(port, {"burn": 2}, 0.02):
                 labkit.wait_until(divided, "divided operations of a server that started later")
         running.wait_for("split", "waiting")
         assert running.stop() == 0
@@ -159,12 +138,11 @@ def test_encrypted_operations_are_stored_with_their_split(tmp_path):
             with threaded(tmp_path, port, options):
                 running.wait_for("split", "working")
                 labkit.wait_until(lambda: running.errors().count("reading encrypted") == 2, "the probes")
-                with Asking(port, {"sleep": 5}, 0.05, tlskit.OPTIONS):
+                with asking(port, {"sleep": 5}, 0.05, tlskit.OPTIONS):
                     running.observe(1)
             assert running.stop() == 0, running.errors()
-            command = [labkit.MONGOSONAR, "queries", "--store", running.store, "--from", "-3m", "--json"]
-            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
-    [row] = [row for row in json.loads(done.stdout.splitlines()[-1])["rows"] if "{sleep: ?number}" in row["shape"]]
+            past = labkit.documents("queries", "--store", running.store, "--from", "-3m", "--json")[-1]
+    [row] = [row for row in past["rows"] if "{sleep: ?number}" in row["shape"]]
     split = row["split"]
     assert row["calls"] > 100 and split["operations"] >= 0.8 * row["calls"], row
     # Who wakes late waits for a processor.
@@ -190,6 +168,5 @@ def test_a_wrong_setting_is_named(tmp_path):
         ("[collectors]\nsplit = true\nqueries = false\n", "collectors.split: it needs collectors.queries = true"),
     ]:
         file.write_text(text)
-        command = [labkit.MONGOSONAR, "agent", "--check-config", "--config", file]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-        assert done.returncode == 2 and part in done.stderr, done
+        done = labkit.run("agent", "--check-config", "--config", file, code=2)
+        assert part in done.stderr, done

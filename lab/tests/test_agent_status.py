@@ -6,7 +6,6 @@ Most servers are MOCKS (lab/mock/mongod.py): the lab's real one has no replSetGe
 import json
 import os
 import re
-import subprocess
 import time
 
 import pymongo
@@ -26,10 +25,9 @@ def with_uri(uri):
     return f'{ONLY_STATUS}[[server]]\nport = 27017\nuri = "{uri}"\n'
 
 
-def report(store):
-    done = subprocess.run(
-        [labkit.MONGOSONAR, "report", "--from", "-10m", "--json", "--store", str(store)], capture_output=True, text=True
-    )
+def past(command, store):
+    """What a command prints about the last ten minutes."""
+    done = labkit.run(command, "--from", "-10m", "--json", "--store", store, code=None)
     assert done.returncode in (0, 4), done.stderr
     return json.loads(done.stdout)
 
@@ -48,7 +46,7 @@ def figures(store):
             for part in value:
                 search(part)
 
-    search(report(store))
+    search(past("report", store))
     return found
 
 
@@ -59,13 +57,7 @@ def wait_for_sizes(running):
 
 
 def events(store, kind):
-    done = subprocess.run(
-        [labkit.MONGOSONAR, "timeline", "--from", "-10m", "--json", "--store", str(store)],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode in (0, 4), done.stderr
-    return [one for one in json.loads(done.stdout)["events"] if one["kind"] == kind]
+    return [one for one in past("timeline", store)["events"] if one["kind"] == kind]
 
 
 def test_status_and_sizes_of_a_server_with_a_login_become_series(tmp_path):
@@ -185,11 +177,11 @@ def test_a_password_that_others_can_read_is_refused(tmp_path):
     file = tmp_path / "agent.toml"
     file.write_text(with_uri("mongodb://dba:s3cret@127.0.0.1:1"))
     os.chmod(file, 0o644)
-    command = [labkit.MONGOSONAR, "agent", "--config", str(file), "--check-config"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and "chmod o=" in done.stderr and "s3cret" not in done.stderr, done
+    words = ["agent", "--config", file, "--check-config"]
+    done = labkit.run(*words, code=2)
+    assert "chmod o=" in done.stderr and "s3cret" not in done.stderr, done
     os.chmod(file, 0o600)
-    assert subprocess.run(command, capture_output=True, text=True).returncode == 0
+    labkit.run(*words)
 
 
 def test_the_environment_names_a_server_too(tmp_path):

@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import errno
-import json
 import os
 import re
 import sqlite3
@@ -13,7 +12,7 @@ import time
 
 import pytest
 from test_agent import agent, described, free_port, mongod, slow_query
-from writing import WINDOW_S, Writer, answering_mongod, stored, window_of
+from writing import WINDOW_S, Writer, answering_mongod, iso, stored, window_of
 
 import labkit
 import vm
@@ -47,15 +46,8 @@ def fill(path):
                 assert error.errno == errno.ENOSPC
 
 
-def iso(second):
-    return datetime.datetime.fromtimestamp(second, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def timeline(store, *span):
-    command = [labkit.MONGOSONAR, "timeline", *(span or ("--from", "-1h")), "--json", "--store", str(store)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return labkit.document("timeline", *(span or ("--from", "-1h")), "--json", "--store", store, timeout=60)
 
 
 @pytest.mark.root
@@ -84,9 +76,7 @@ def test_a_full_disk_is_reported_once_and_counted_and_the_agent_recovers_by_itse
         with mongod(tmp_path, port):
             labkit.wait_until(lambda: running.status()["windows_lost"] >= 3, "more lost windows")
             status = running.status()
-            text = subprocess.run(
-                [labkit.MONGOSONAR, "agent", "--status", "--store", str(store)], capture_output=True, text=True
-            ).stdout
+            text = labkit.run("agent", "--status", "--store", store).stdout
             fill(ballast)
             ballast.unlink()
             free = time.time()
@@ -208,10 +198,7 @@ def test_a_clock_that_is_set_makes_no_duplicates_and_no_unmarked_gap(tmp_path):
     elapsed = ended - began
     print(f"{lines} lines in {elapsed} s, {steps}\n{done.err}")
     # Each line once, although the same time came twice.
-    command = [labkit.MONGOSONAR, "queries", "--store", str(store), "--from", iso(back_to - 600), "--json"]
-    listed = subprocess.run(command, capture_output=True, text=True)
-    assert listed.returncode == 0, listed.stderr
-    rows = json.loads(listed.stdout.splitlines()[-1])["rows"]
+    rows = labkit.documents("queries", "--store", store, "--from", iso(back_to - 600), "--json")[-1]["rows"]
     slow = [row for row in rows if row["collection"] == "carts"]
     assert sum(row["calls"] for row in slow) == lines, rows
     # No window is of a time that the clock skipped, but for the seconds between two readings: what a source observed
@@ -239,7 +226,7 @@ def test_a_clock_that_is_set_makes_no_duplicates_and_no_unmarked_gap(tmp_path):
         "the clock was set back by N s",
         "the clock was set forward by N s",
     ], texts
-    command = [labkit.MONGOSONAR, "what-changed", "--from", iso(back_to - 60), "--to", iso(back_from + 60)]
-    changed = subprocess.run([*command, "--store", str(store)], capture_output=True, text=True)
+    words = ["--from", iso(back_to - 60), "--to", iso(back_from + 60), "--store", store]
+    changed = labkit.run("what-changed", *words, code=None)
     assert changed.returncode in (0, 4), changed
     assert all(text in changed.stdout for text in texts), changed.stdout

@@ -1,25 +1,20 @@
 """The agent on the machine to which traffic is mirrored."""
 
-import json
 import signal
-import subprocess
 
 import pytest
 from test_agent import agent
-from test_netns import MirroredFrames, calls, inside, mirror, send_frames
+from test_netns import EVERYTHING, MirroredFrames, calls, inside, mirror, send_frames
 
 import labkit
 
 pytestmark = [pytest.mark.root, pytest.mark.apart]
 
-EVERYTHING = ["--class", "all", "--role", "all", "--limit", "1000"]
-
 
 def stored(running):
     """The calls of each shape in the history."""
-    command = [labkit.MONGOSONAR, "queries", "--store", str(running.store), "--from", "-1h", "--json", *EVERYTHING]
-    done = subprocess.run(command, capture_output=True, text=True)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    words = ["--store", running.store, "--from", "-1h", "--json", *EVERYTHING]
+    lines = labkit.documents("queries", *words, code=None)
     return calls(labkit.summary(lines)) if lines else {}
 
 

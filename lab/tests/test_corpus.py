@@ -4,7 +4,6 @@ import collections
 import gzip
 import json
 import struct
-import subprocess
 
 import pytest
 
@@ -90,17 +89,8 @@ def test_the_wire_and_the_profiler_count_the_same_reads():
 
 
 def test_the_summary_balances_and_adds_up():
-    command = [
-        labkit.MONGOSONAR,
-        "queries",
-        "--read",
-        FIXTURES / "mongod-4.0-mixed/wire.pcap.gz",
-        "--json",
-        "--class",
-        "all",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    summary = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
+    capture = FIXTURES / "mongod-4.0-mixed/wire.pcap.gz"
+    summary = labkit.summary(labkit.documents("queries", "--read", capture, "--json", "--class", "all"))
     coverage = summary["coverage"]
     assert summary["kind"] == "summary" and summary["schema"] == 1
     assert coverage["requests"] == sum(

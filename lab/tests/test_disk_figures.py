@@ -77,11 +77,9 @@ def test_a_known_delay_of_each_read_is_in_its_latency(folder):
     """strace delays each read by 20 ms. No read can be shorter, and four threads cannot wait longer than they run."""
     needs("strace")
     inject = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pread64", "-e", "inject=pread64:delay_exit=20000"]
-    command = ["disk", "bench", "--json", "-q", "--r", "--fileSizeMB", "4", "--nThreads", "4", "--no-ramp"]
-    command += ["--engine", "threads", "--step-seconds", "1", "--probe-seconds", "0", "--dir", folder]
-    command = [str(word) for word in [*inject, labkit.MONGOSONAR, *command]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=True)
-    [step] = json.loads(done.stdout)["steps"]
+    words = ["disk", "bench", "--json", "-q", "--r", "--fileSizeMB", "4", "--nThreads", "4", "--no-ramp"]
+    words += ["--engine", "threads", "--step-seconds", "1", "--probe-seconds", "0", "--dir", folder]
+    [step] = labkit.document(*words, prefix=inject, timeout=120, stdin=subprocess.DEVNULL)["steps"]
     reads, latency = step["reads"], step["reads"]["latency_ns"]
     assert reads["count"] > 4
     # The lower end of a bucket of the histogram is 2.2 % below its upper end.
@@ -209,27 +207,8 @@ def test_forbidden_io_uring_falls_back_to_threads_with_the_reason(folder):
 @measures
 def test_a_capped_volume_differs_from_a_slow_one():
     with loop_file_system("ext4", in_memory=True) as (point, device), throttled(device, 400) as joined:
-        command = [
-            *joined,
-            labkit.MONGOSONAR,
-            "disk",
-            "bench",
-            "--r",
-            "--fileSizeMB",
-            "64",
-            "--nThreads",
-            "4",
-            "--step-seconds",
-            "2",
-            "--probe-seconds",
-            "2",
-            "--json",
-            "-q",
-            "--dir",
-            str(point),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
-        assert done.returncode == 0, done.stderr
-        verdict = json.loads(done.stdout)["verdict"]
+        words = ["disk", "bench", "--r", "--fileSizeMB", "64", "--nThreads", "4", "--json", "-q"]
+        words += ["--step-seconds", "2", "--probe-seconds", "2", "--dir", point]
+        verdict = labkit.document(*words, prefix=joined, timeout=120, stdin=subprocess.DEVNULL)["verdict"]
         assert (verdict["volume"], verdict["limit"]) == ("capped", "cap"), verdict
         assert verdict["best_per_second"] == pytest.approx(400, rel=0.15)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.root
 def compare(directory, language, address, options=""):
     """Records one run of a driver in three ways: by the driver, by mongosonar live, by tcpdump. Returns all three."""
     port, pcap = labkit.port_of(address), directory / "wire.pcap"
-    arguments = ["--interface", "lo", "--port", str(port), "--each", "--json", "--class", "all", "--role", "all"]
+    arguments = ["--interface", "lo", "--port", str(port), *labkit.EACH]
     with labkit.tcpdump(pcap, "lo", f"tcp port {port}"), labkit.live_capture(directory, arguments) as sonar:
         sent = labkit.run_driver(language, address, directory / "driver.jsonl", options)
         labkit.wait_until_closed(port)

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import pathlib
 import pty
@@ -202,11 +201,7 @@ def test_it_ends_immediately_and_leaves_nothing_behind(name, how, tmp_path, trac
             os.kill(terminal.pid, getattr(signal, how))
         assert terminal.end() == 0
     if name == "io record":
-        report = subprocess.run(
-            [labkit.MONGOSONAR, "io", "report", tmp_path / "kept.msio", "--json"], capture_output=True, text=True
-        )
-        assert report.returncode == 0, report.stderr
-        assert json.loads(report.stdout)
+        assert labkit.document("io", "report", tmp_path / "kept.msio", "--json")
     if name == "queries --write":
         labkit.read_capture(tmp_path / "kept.pcapng")
 
@@ -499,13 +494,12 @@ def in_terminal(*command, **size):
 def test_a_span_of_the_history_is_shown_whole_on_a_terminal():
     # What `what-changed` advises.
     span = ["--from", "2026-11-21T21:24:00Z", "--to", "2026-11-21T21:27:00Z"]
-    command = [str(labkit.MONGOSONAR), "queries", "--utc", "--store", str(FIXTURES / "history"), *span]
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True)
-    whole = json.loads(done.stdout)
+    words = ["queries", "--utc", "--store", FIXTURES / "history", *span]
+    whole = labkit.document(*words, "--json")
     clock = lambda ns: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ns / 1e9))
     start, end = clock(whole["start_ns"]), clock(whole["end_ns"])
     assert whole["end_ns"] - whole["start_ns"] > 100e9, whole
-    terminal = in_terminal(*command, rows=24, columns=100)
+    terminal = in_terminal(labkit.MONGOSONAR, *words, rows=24, columns=100)
     terminal.wait_for(f"{start} to {end[11:19]}".encode())
     terminal.type(b"q")
     terminal.end()
@@ -513,14 +507,14 @@ def test_a_span_of_the_history_is_shown_whole_on_a_terminal():
 
 
 def test_a_low_terminal_shows_the_rows_that_fit_and_how_to_see_the_others():
-    command = [labkit.MONGOSONAR, "queries", "--read", FIXTURES / "mongod-4.0-mixed/wire.pcap.gz"]
-    terminal = in_terminal(*command, rows=24, columns=100)
+    words = ["queries", "--read", FIXTURES / "mongod-4.0-mixed/wire.pcap.gz"]
+    terminal = in_terminal(labkit.MONGOSONAR, *words, rows=24, columns=100)
     terminal.end()
     # Behind the line of progress.
     lines = terminal.shown.decode().partition("Summary of")[2].splitlines()
     assert 10 < len(lines) < 24, lines
     assert any("42 more rows (--limit 52 shows all)" in line for line in lines), lines
-    everything = subprocess.run([*map(str, command), "--width", "100"], capture_output=True, text=True).stdout
+    everything = labkit.run(*words, "--width", "100").stdout
     assert len(everything.splitlines()) > 52, everything
 
 

@@ -1,8 +1,5 @@
 """diagnostic.data beside a decoder that others wrote (pymongoftdc): every metric of every sample."""
 
-import json
-import subprocess
-
 import pytest
 from pyftdc import _codec
 
@@ -33,10 +30,8 @@ def signed(value):
 
 def exported(path):
     """The same by `mongosonar ftdc export`."""
-    done = subprocess.run([labkit.MONGOSONAR, "ftdc", "export", path], capture_output=True, text=True, check=True)
     samples = {}
-    for line in done.stdout.splitlines():
-        sample = json.loads(line)
+    for sample in labkit.documents("ftdc", "export", path):
         samples[sample["time_ms"]] = {
             name: value for name, value in sample["metrics"].items() if not name.endswith(".increment")
         }

@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -153,9 +152,8 @@ def control_group(controller, limits):
 
 def changes(store, since, port=None):
     """The causes that what-changed names since this time, the largest first."""
-    words = [labkit.MONGOSONAR, "what-changed", "--from", since, "--json", "--store", store]
-    words += ["--port", port] if port else []
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    words = ["--from", since, "--json", "--store", store, *(["--port", port] if port else [])]
+    done = labkit.run("what-changed", *words, code=None)
     assert done.returncode in (0, 4), done
     return [change for moment in json.loads(done.stdout)["moments"] for change in moment["changes"]], done.stdout
 

@@ -74,8 +74,7 @@ def traced(command, recording, folder, cold=True):
 
 
 def report(recording):
-    done = subprocess.run([MONGOSONAR, "io", "report", "--json", str(recording)], capture_output=True, check=True)
-    analysis = json.loads(done.stdout)
+    analysis = labkit.document("io", "report", "--json", recording)
     assert not any(analysis["lost"].values()), analysis["lost"]
     return analysis
 
@@ -136,12 +135,8 @@ def test_reordering_helps_and_a_rebuild_does_not(databases, tmp_path):
     assert out.split()[-4] == str(COUNT)
     analysis, _ = traced([STUDY, "pass", folder, CACHE_MB], tmp_path / "pass.msio", folder)
     assert analysis["verdict"]["finding"] == "sequential_pass"
-    compared = subprocess.run(
-        [MONGOSONAR, "io", "compare", "--json", str(tmp_path / "rebuilt.msio"), str(tmp_path / "pass.msio")],
-        capture_output=True,
-        check=True,
-    )
-    files = {file["name"]: file for file in json.loads(compared.stdout)["files"]}
+    compared = labkit.document("io", "compare", "--json", tmp_path / "rebuilt.msio", tmp_path / "pass.msio")
+    files = {file["name"]: file for file in compared["files"]}
     assert files["collection-2-1.wt"]["reads"]["ratio"] < 0.3
 
 
@@ -153,12 +148,7 @@ def test_the_recording_contains_exactly_the_accesses(tmp_path):
     data.write_bytes(os.urandom(16 << 20))
     analysis, out = traced([ORACLE, data], tmp_path / "oracle.msio", tmp_path)
     expected = sorted(tuple(line.split()) for line in out.splitlines() if line[0].isalpha() and line != "ready")
-    done = subprocess.run(
-        [MONGOSONAR, "io", "report", "--each", str(tmp_path / "oracle.msio")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = labkit.run("io", "report", "--each", tmp_path / "oracle.msio")
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     at = {name: rows[0].index(name) for name in ("kind", "offset", "asked", "given")}
     seen = [tuple(row[at[name]] for name in ("kind", "offset", "asked", "given")) for row in rows[1:]]
@@ -302,9 +292,7 @@ def test_calls_agree_with_strace_and_totals_with_the_kernel(tmp_path):
 
     expected = straced(list_)
     report(recording)  # nothing was lost
-    done = subprocess.run(
-        [MONGOSONAR, "io", "report", "--each", str(recording)], capture_output=True, text=True, check=True
-    )
+    done = labkit.run("io", "report", "--each", recording)
     header, *lines = (line.split("\t") for line in done.stdout.splitlines())
     rows = [dict(zip(header, line)) for line in lines]
     assert {row["file"] for row in rows} == {str(data)}

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import pymongo
@@ -140,10 +139,8 @@ def test_a_capture_file_takes_applications_from_the_given_log(tmp_path):
         log.write_text(metadata(shop, "at the time") + later)
         with labkit.tcpdump(capture, "lo", f"tcp port {labkit.port_of(address)}"):
             ask(shop, 5)
-    command = [labkit.MONGOSONAR, "queries", "--read", capture, "--by", "app", "--json"]
     for arguments, expected in [([], {None: 5}), (["--log", log], {"at the time": 5})]:
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=True)
-        assert apps([json.loads(line) for line in done.stdout.splitlines()]) == expected
+        assert apps(labkit.documents("queries", "--read", capture, "--by", "app", "--json", *arguments)) == expected
 
 
 def test_an_unreachable_server_gives_a_message_and_the_capture_continues(tmp_path):
@@ -159,9 +156,7 @@ def test_an_unreachable_server_gives_a_message_and_the_capture_continues(tmp_pat
 def test_a_port_without_a_server_gives_a_message(tmp_path):
     with labkit.ready(MOCK) as address:
         free = labkit.port_of(address)
-    command = [labkit.MONGOSONAR, "queries", "--interface", "lo", "--port", str(free), "--duration", "1s"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    done = labkit.run("queries", "--interface", "lo", "--port", free, "--duration", "1s", timeout=60)
     assert f"Nobody listens on port {free} on this machine." in done.stdout
     assert "LOST" not in done.stdout
 
@@ -172,9 +167,7 @@ def test_each_format_counts_the_operations_left_out(tmp_path):
         with pool(address, "x") as client:
             for _ in range(3):
                 client.admin.command("ping")
-    run = lambda *arguments: subprocess.run(
-        [labkit.MONGOSONAR, "queries", "--read", capture, *arguments], capture_output=True, text=True, check=True
-    )
+    run = lambda *arguments: labkit.run("queries", "--read", capture, *arguments)
     table = " ".join(run("--filter", "nothing like this").stdout.split())
     assert "that the filter leaves out (without --filter)" in table, table
     assert "(--class all)" in table

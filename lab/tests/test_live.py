@@ -4,7 +4,6 @@ import contextlib
 import csv
 import datetime
 import io
-import json
 import os
 import shutil
 import socket
@@ -152,10 +151,8 @@ def test_a_table_is_printed_where_there_is_no_terminal(served_v4, tmp_path):
 
 
 def test_a_duration_ends_it(tmp_path):
-    command = [labkit.MONGOSONAR, "queries", "--interface", "lo", "--port", "1", "--duration", "300ms", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert labkit.summary([json.loads(line) for line in done.stdout.splitlines()])["totals"]["calls"] == 0
+    words = ["--interface", "lo", "--port", "1", "--duration", "300ms", "--json"]
+    assert labkit.summary(labkit.documents("queries", *words, timeout=60))["totals"]["calls"] == 0
 
 
 # A server that reads and never answers. The kernel does not close its connections when it ends (TCP_REPAIR), as if the
@@ -230,20 +227,7 @@ def test_a_server_that_starts_later_is_captured_and_announced_once(tmp_path):
 
 def test_a_written_capture_is_private_and_reads_as_it_was_captured(tshark, served_v4, tmp_path):
     port, kept = labkit.port_of(served_v4), tmp_path / "kept.pcapng"
-    arguments = [
-        "--interface",
-        "lo",
-        "--port",
-        str(port),
-        "--each",
-        "--json",
-        "--class",
-        "all",
-        "--role",
-        "all",
-        "--write",
-        str(kept),
-    ]
+    arguments = ["--interface", "lo", "--port", str(port), *labkit.EACH, "--write", str(kept)]
     with labkit.live_capture(tmp_path, arguments) as sonar:
         sent = labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
         labkit.wait_until(lambda: not labkit.join(labkit.operations(sonar.lines()), sent).missing, "all commands")

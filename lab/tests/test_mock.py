@@ -1,8 +1,6 @@
 """Scenes with a MOCK peer (lab/mock) for behaviour that no available real server shows."""
 
 import contextlib
-import json
-import subprocess
 import sys
 import zlib
 
@@ -48,10 +46,7 @@ def recorded(directory, host="127.0.0.1"):
 
 
 def coverage(pcap):
-    done = subprocess.run(
-        [labkit.MONGOSONAR, "queries", "--read", pcap, "--json"], capture_output=True, text=True, check=True
-    )
-    return labkit.summary([json.loads(line) for line in done.stdout.splitlines()])["coverage"]
+    return labkit.summary(labkit.documents("queries", "--read", pcap, "--json"))["coverage"]
 
 
 def test_an_exhaust_chain_is_one_query_and_waits_without_latency(tmp_path):

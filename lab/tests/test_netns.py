@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import gzip
-import json
 import pathlib
 import secrets
 import struct
@@ -17,6 +16,7 @@ import labkit
 pytestmark = pytest.mark.root
 
 PORT = 27_017
+EVERYTHING = [*labkit.EVERYTHING, "--limit", "1000"]
 
 
 def ip(*arguments):
@@ -60,7 +60,7 @@ def inside(namespace):
 
 def listen(directory, namespace, *arguments, each=True):
     directory.mkdir()
-    options = ["--port", str(PORT), "--json", "--class", "all", "--role", "all", *arguments]
+    options = ["--port", str(PORT), "--json", *labkit.EVERYTHING, *arguments]
     if each:
         options.append("--each")
     return labkit.live_capture(directory, options, prefix=inside(namespace))
@@ -236,9 +236,7 @@ class MirroredFrames:
     def calls(self, *options):
         """The calls of each shape, as the capture file without tunnels has them."""
         ports = [option for port in self.ports for option in ("--port", str(port))]
-        command = [labkit.MONGOSONAR, "queries", "--read", str(self.plain), "--json", *ports, *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        return calls(labkit.summary([json.loads(line) for line in done.stdout.splitlines()]))
+        return calls(labkit.summary(labkit.documents("queries", "--read", self.plain, "--json", *ports, *options)))
 
 
 def calls(summary):
@@ -264,9 +262,8 @@ def send_frames(ns, frames):
 @pytest.mark.parametrize("kind", TUNNELS)
 def test_mirrored_traffic_is_read_live_as_from_a_file(tmp_path, kind):
     frames = MirroredFrames.inside(kind, tmp_path)
-    everything = ["--class", "all", "--role", "all", "--limit", "1000"]
     ports = [option for port in frames.ports for option in ("--port", str(port))]
-    options = ["--interface", "h0", "--tunnels", "--json", *ports, *everything]
+    options = ["--interface", "h0", "--tunnels", "--json", *ports, *EVERYTHING]
     with mirror() as ns, labkit.live_capture(tmp_path, options, prefix=inside(ns["here"])) as sonar:
         send_frames(ns, frames)
 
@@ -276,5 +273,5 @@ def test_mirrored_traffic_is_read_live_as_from_a_file(tmp_path, kind):
 
         labkit.wait_until(captured, "all frames of the mirror")
         found = labkit.summary(sonar.stop())
-    assert calls(found) == frames.calls(*everything) and len(calls(found)) > 3
+    assert calls(found) == frames.calls(*EVERYTHING) and len(calls(found)) > 3
     assert found["coverage"]["frames_tunnelled"] == frames.count

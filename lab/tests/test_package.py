@@ -173,7 +173,7 @@ def test_both_architectures_have_the_same_files_and_programs_of_their_own(both, 
 
 def commands(prefix=("mongosonar",)):
     """Every command of the program that has a manual page, as words."""
-    help_text = subprocess.run([labkit.MONGOSONAR, *prefix[1:], "--help"], capture_output=True, text=True).stdout
+    help_text = labkit.run(*prefix[1:], "--help").stdout
     yield prefix
     section = re.search(r"^Commands:\n((?:  .*\n|\n)+)", help_text, re.M)
     for name in re.findall(r"^  (\w[\w-]*)", section[1], re.M) if section else []:
@@ -253,7 +253,7 @@ def test_lintian_finds_no_error(packages):
 @needs_debian
 def test_the_program_runs_in_a_clean_debian(installed):
     version = installed.run("mongosonar", "--version").stdout
-    assert version == subprocess.run([labkit.MONGOSONAR, "--version"], capture_output=True, text=True).stdout
+    assert version == labkit.run("--version").stdout
     doctor = json.loads(installed.run("mongosonar", "doctor", "--json", code=None).stdout)["checks"]
     assert {line["verdict"] for line in doctor if line["name"] in ("kernel", "packet-socket")} == {"ok"}, doctor
     # The shell finds the completions, and man the page.

@@ -156,9 +156,8 @@ def test_root_that_cannot_leave_its_user_is_confined_otherwise(tmp_path):
         running.stop()
     output = running.err.read_text()
     assert output.count("privileges are dropped in part only: user id 0: CAP_SETUID is missing") == 1, output
-    command = [*prefix, labkit.MONGOSONAR, "doctor", "--json"]
-    doctor = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    checks = {check["name"]: check for check in json.loads(doctor.stdout)["checks"]}
+    doctor = labkit.document("doctor", "--json", prefix=prefix, code=None)
+    checks = {check["name"]: check for check in doctor["checks"]}
     assert "it cannot become nobody, because CAP_SETUID is missing" in checks["confinement"]["found"], checks
     assert checks["confinement"]["verdict"] == "warning" and "--cap-add SETUID" in checks["confinement"]["remedy"]
 
@@ -254,8 +253,7 @@ def test_io_drops_its_privileges_and_still_finds_paths(command, reader, tmp_path
     if command == "live":
         names = {file["name"] for line in labkit.read_lines(tmp_path / "out") for file in line["files"]}
     else:
-        done = subprocess.run([labkit.MONGOSONAR, "io", "report", recording, "--json"], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        done = labkit.run("io", "report", recording, "--json")
         names = {str(path)} if str(path) in done.stdout else set()
     assert names == {str(path)}
 
@@ -301,8 +299,7 @@ def test_io_follows_a_mongod_that_starts_later_without_privileges(tmp_path):
         assert labkit.stop(recorder) == 0, err.read_text()
     output = err.read_text()
     assert f"recording process {first} by" in output and str(third) not in output, output
-    done = subprocess.run([labkit.MONGOSONAR, "io", "report", recording, "--json"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = labkit.run("io", "report", recording, "--json")
     assert str(files[1]) in done.stdout and str(files[2]) not in done.stdout, done.stdout
 
 
@@ -356,8 +353,8 @@ def test_nothing_of_a_server_is_read_before_the_privileges_are_dropped(command, 
         pytest.skip("strace is not installed")
     words, trace = command.split(), tmp_path / "trace"
     with mongod_of_another_user(tmp_path) as (server, log):
-        calls = ["strace", "-f", "-o", trace, "-e", "trace=file,seccomp,setresuid", labkit.MONGOSONAR]
-        done = subprocess.run([*map(str, calls), *words, "--json"], stdout=subprocess.PIPE, check=False)
+        strace = ["strace", "-f", "-o", trace, "-e", "trace=file,seccomp,setresuid"]
+        done = labkit.run(*words, "--json", prefix=strace, code=None)
         with labkit.held_at_its_output(*words) as child:
             for fields in tasks(child.pid).values():
                 assert fields["Uid"].split()[0] == "65534" and fields["Seccomp"].strip() == "2", fields
@@ -372,14 +369,13 @@ def test_nothing_of_a_server_is_read_before_the_privileges_are_dropped(command, 
         assert checks["log"]["found"] == f"can be read: {log}", checks
         assert checks["processes"]["verdict"] == "ok" and f"mongod ({server})" in checks["servers"]["found"], checks
     else:
-        assert "its log" in done.stdout.decode() and not any("may not be read" in one for one in found["unseen"]), found
+        assert "its log" in done.stdout and not any("may not be read" in one for one in found["unseen"]), found
 
 
 def steps(words):
     """Runs a command; returns the steps of its start that a debug build states, each once, and its exit code."""
-    command = [labkit.MONGOSONAR, *map(str, words)]
     environment = dict(os.environ) | {"MONGOSONAR_START_STEPS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = labkit.run(*words, code=None, env=environment, stdin=subprocess.DEVNULL)
     assert "panicked" not in done.stderr, done.stderr
     return re.findall(r"^mongosonar: start: (\w+)$", done.stderr, re.M), done.returncode
 
@@ -568,9 +564,7 @@ def test_on_a_full_disk_a_recording_ends_and_counting_continues(tmp_path):
         overrun = sum(map(int, re.findall(r"lost: accesses that found the ring to the program full: (\d+)", output)))
         # The reader's own few reads at the start, and those of its input.
         assert count <= held + missing + overrun <= count + 100 and missing + overrun >= 30_000, (count, output)
-        report = subprocess.run([labkit.MONGOSONAR, "io", "report", kept, "--json"], capture_output=True, text=True)
-    assert report.returncode == 0, report.stderr
-    found = json.loads(report.stdout)
+        found = labkit.document("io", "report", kept, "--json")
     assert found["accesses"] == held and found["lost"]["not_written"] == missing, found["lost"]
 
 

@@ -119,10 +119,8 @@ def test_a_name_of_a_cluster_is_looked_up():
             )
         )
         uri = f"mongodb+srv://{user}@cluster.lab.example/shop?tls=false"
-        command = [*there, labkit.MONGOSONAR, "profiler", "status", "--json", "--db", "shop", uri]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["databases"][0]["level"] == 0
+        words = ["profiler", "status", "--json", "--db", "shop", uri]
+        assert labkit.document(*words, prefix=there, timeout=60)["databases"][0]["level"] == 0
 
 
 def test_invalid_connection_strings():
@@ -132,15 +130,7 @@ def test_invalid_connection_strings():
 
 def one_cause(*arguments, env=None):
     """The error of a command that cannot reach its server: one line, one cause, no internals of the driver."""
-    done = subprocess.run(
-        [labkit.MONGOSONAR, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=env,
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == 1, (arguments, done.stdout, done.stderr)
+    done = labkit.run(*arguments, code=1, timeout=60, env=env, stdin=subprocess.DEVNULL)
     line = done.stderr.strip()
     assert line.startswith("mongosonar: ") and "\n" not in line, line
     for word in ("Topology", "Kind:", "os error", "labels", "Some(", "{", "ServerSelection", "selection timeout"):
@@ -250,13 +240,7 @@ def test_a_server_is_named_as_in_the_tools(tmp_path):
         ):
             status = json.loads(run("status", "--json", "--db", "shop", *user, *named).stdout)
             assert mock.address in status["server"], named
-        done = subprocess.run(
-            [labkit.MONGOSONAR, "profiler", "status", *user],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = labkit.run("profiler", "status", *user, code=None, env=environment, timeout=60)
         assert mock.address in done.stdout, done.stderr
         # The address of an empty profile is read from the server, not from a file.
         assert run("report", mock.address, "--db", "shop", *user)

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 
 import bson
 import pymongo
@@ -93,9 +92,8 @@ def test_no_index_is_suggested_if_one_exists(tmp_path):
     )
 
     def hints(*arguments):
-        command = [labkit.MONGOSONAR, "logs", "report", log, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-        return {row["collection"]: row["index_hint"] for row in json.loads(done.stdout)["rows"]}
+        report = labkit.document("logs", "report", log, *arguments, timeout=120)
+        return {row["collection"]: row["index_hint"] for row in report["rows"]}
 
     wanted = "{city: 1, seen: -1, age: 1}"
     assert hints("--json") == dict.fromkeys(("served", "partly", "bare", "absent"), wanted)
@@ -106,14 +104,12 @@ def test_no_index_is_suggested_if_one_exists(tmp_path):
         client.shop.bare.insert_one({"a": 1})
         uri = f"mongodb://{address}"
         assert hints("--json", "--uri", uri) == {"served": None, "partly": wanted, "bare": wanted, "absent": wanted}
-        text = subprocess.run(
-            [labkit.MONGOSONAR, "logs", "report", log, "--uri", uri], capture_output=True, text=True, check=True
-        ).stdout
+        text = labkit.run("logs", "report", log, "--uri", uri).stdout
         assert (
             "none that exists serves" in text and "shop.partly {city: 1" in text and "shop.served {city: 1" not in text
         )
         page = tmp_path / "report.html"
-        subprocess.run([labkit.MONGOSONAR, "logs", "report", log, "--uri", uri, "--html", page], check=True)
+        labkit.run("logs", "report", log, "--uri", uri, "--html", page)
     dom = drawn(page, tmp_path)
     assert 'data-ready="yes"' in dom and dom.count('data-name="index"') == 3
     assert "Indexes that may help" in dom and "none that exists serves" in dom and "shop.partly" in dom

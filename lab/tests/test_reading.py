@@ -182,11 +182,10 @@ def test_a_command_that_reads_files_still_reads_and_writes_those_of_root(tmp_pat
     shutil.copy(text, log)
     shutil.chown(log, "nobody")
     log.chmod(0o600)
-    command = [labkit.MONGOSONAR, "logs", "report", log, "--json", "--html", page]
     # Many containers have only this one.
     for bounds in ["-dac_read_search", "+all"]:
-        done = subprocess.run(["setpriv", "--bounding-set", bounds, *command], capture_output=True, text=True)
-        assert done.returncode == 0 and not done.stderr, done.stderr
+        limits = ["setpriv", "--bounding-set", bounds]
+        assert not labkit.run("logs", "report", log, "--json", "--html", page, prefix=limits).stderr
         assert page.read_bytes().startswith(b"<!doctype html>") and page.stat().st_uid == 0
         page.unlink()
     # Pipes are copied to files that it can no longer make, and a shell names them below /proc.
@@ -200,9 +199,7 @@ def test_a_log_in_the_root_of_a_process_can_be_read(tmp_path):
     """As in a container: whoever follows /proc/PID/root must be able to inspect the process."""
     log = tmp_path / "mongod.log.gz"
     shutil.copy(labkit.LAB.parent / "fixtures/mongod-4.4-minutes/mongod.log.gz", log)
-    command = [labkit.MONGOSONAR, "logs", "report", f"/proc/{os.getpid()}/root{log}", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert not labkit.run("logs", "report", f"/proc/{os.getpid()}/root{log}", "--json").stderr
 
 
 def test_root_stays_where_nobody_could_list_a_folder_but_not_read_its_files(tmp_path):
@@ -254,11 +251,9 @@ def test_ctrl_z_in_a_view_of_the_past_stops_its_whole_process_group(tmp_path):
 def test_a_replay_of_a_file_of_another_process_says_what_it_takes(tmp_path):
     log = labkit.LAB.parent / "fixtures/mongod-4.4-minutes/mongod.log.gz"
     inside = f"/proc/{os.getpid()}/root{log}"
-    command = [labkit.MONGOSONAR, "agent", "--replay", inside, "--store", tmp_path / "store"]
-    denied = subprocess.run(command, capture_output=True, text=True)
-    assert denied.returncode == 1 and "--keep-privileges" in denied.stderr, denied.stderr
-    done = subprocess.run([*command, "--keep-privileges"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    words = ["agent", "--replay", inside, "--store", tmp_path / "store"]
+    assert "--keep-privileges" in labkit.run(*words, code=1).stderr
+    labkit.run(*words, "--keep-privileges")
 
 
 def test_a_replay_keeps_root_for_its_store_only(tmp_path):
@@ -271,9 +266,8 @@ def test_a_replay_keeps_root_for_its_store_only(tmp_path):
         pipe.write_bytes(log.read_bytes())
         out, err = child.communicate()
         assert child.returncode == 0 and b"not permitted" not in err, (out, err)
-    past = [labkit.MONGOSONAR, "timeline", "--store", store, "--json"]
-    done = subprocess.run(past, capture_output=True, text=True)
-    assert done.returncode == 0 and not done.stderr, done.stderr
+    past = ["timeline", "--store", store, "--json"]
+    assert not labkit.run(*past).stderr
     # Its writer was killed, and whoever copied it left out the index.
     (day,) = store.glob("*.db")
     program = "import os, sqlite3, sys; one = sqlite3.connect(sys.argv[1]); one.execute('pragma user_version = 99'); "
@@ -283,5 +277,4 @@ def test_a_replay_keeps_root_for_its_store_only(tmp_path):
     subprocess.run([sys.executable, "-c", program, day, str(version)], check=True)
     os.remove(f"{day}-shm")
     assert os.path.getsize(f"{day}-wal") > 0
-    done = subprocess.run(past, capture_output=True, text=True)
-    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert not labkit.run(*past).stderr

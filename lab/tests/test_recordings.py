@@ -6,9 +6,7 @@ All differences are listed here, with count and reason.
 import collections
 import functools
 import gzip
-import json
 import re
-import subprocess
 
 import pytest
 import test_corpus
@@ -75,9 +73,7 @@ def test_the_counts_of_the_driver_come_from_the_wire(name, port, ok, failed):
 def test_the_summary_equals_the_sum_of_the_operations():
     for name in (MIXED, SHARDED):
         capture = recordings.FIXTURES / name / "wire.pcap.gz"
-        command = [labkit.MONGOSONAR, "queries", "--read", capture, "--json", "--class", "all", "--role", "all"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        logged_lines = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
+        logged_lines = labkit.summary(labkit.documents("queries", "--read", capture, "--json", *labkit.EVERYTHING))
         # Operations in flight do not count as calls.
         ops = [op for op in captured(name) if op["outcome"] != "in_flight"]
         # A getMore has the row of the command that opened its cursor, so rows are compared by shape. A server at two

@@ -5,7 +5,6 @@ a shard's member. It also lets a test act before and after each command. Documen
 renames are those of the real server."""
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -556,8 +555,7 @@ def test_a_recording_shows_whether_it_is_worth_it(client, orders, replica, tmp_p
         finally:
             program.kill()
             program.wait()
-        report = subprocess.run([labkit.MONGOSONAR, "io", "report", "--json", file], capture_output=True, check=True)
-        return file, json.loads(report.stdout)["verdict"]
+        return file, labkit.document("io", "report", "--json", file)["verdict"]
 
     replica.amend["collStats"] = kept
     named, _ = recorded("fetch", "--uri", replica.uri)

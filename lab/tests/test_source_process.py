@@ -3,7 +3,6 @@ recorded."""
 
 import contextlib
 import os
-import subprocess
 import sys
 
 import pymongo
@@ -42,8 +41,8 @@ accept(local)
 
 
 def capture(folder, port, *more, prefix=()):
-    arguments = ["--source", "process", "--port", str(port), "--each", "--json", "--class", "all", "--role", "all"]
-    return labkit.live_capture(folder, [*arguments, *more], prefix=prefix)
+    arguments = ["--source", "process", "--port", str(port), *labkit.EACH, *more]
+    return labkit.live_capture(folder, arguments, prefix=prefix)
 
 
 def check(lines, sent):
@@ -65,7 +64,7 @@ def test_every_command_of_a_driver_is_read_from_the_sockets(language, served_v4,
 
 def test_a_capture_of_packets_has_the_same_operations(served_v4, tmp_path):
     port = labkit.port_of(served_v4)
-    packets = ["--interface", "lo", "--port", str(port), "--each", "--json", "--class", "all", "--role", "all"]
+    packets = ["--interface", "lo", "--port", str(port), *labkit.EACH]
     one, other = tmp_path / "packets", tmp_path / "sockets"
     one.mkdir()
     other.mkdir()
@@ -153,9 +152,8 @@ def test_plain_and_encrypted_connections_are_read_side_by_side(served_v4, tmp_pa
 
 @pytest.mark.parametrize("option", ["--write=x.pcapng", "--sample=1/10", "--snap-replies=100", "--threads=2"])
 def test_options_for_packets_are_refused(option):
-    command = [labkit.MONGOSONAR, "queries", "--source", "process", option]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and option.split("=")[0] in done.stderr and "for packets" in done.stderr, done
+    done = labkit.run("queries", "--source", "process", option, code=2)
+    assert option.split("=")[0] in done.stderr and "for packets" in done.stderr, done
 
 
 def test_connections_that_were_open_before_are_joined_late(served_v4, tmp_path):

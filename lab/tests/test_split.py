@@ -29,15 +29,12 @@ LATER_PORT = 28022
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    if os.geteuid() != 0:
-        pytest.skip("tracing takes root")
-    with labkit.threaded(tmp_path_factory.mktemp("threaded"), PORT) as server:
-        yield server
+def served(traced_server):
+    return traced_server(PORT)
 
 
 def client(port=PORT):
-    return pymongo.MongoClient(f"mongodb://127.0.0.1:{port}/?directConnection=true", appname="lab-split")
+    return labkit.client(port, "lab-split")
 
 
 def arguments(served, *more):
@@ -133,8 +130,7 @@ def asked_steadily(port):
     answered = Answered()
 
     def run(stop):
-        uri = f"mongodb://127.0.0.1:{port}/?directConnection=true"
-        with pymongo.MongoClient(uri, appname="lab-steady", event_listeners=[answered]) as connected:
+        with labkit.client(port, "lab-steady", event_listeners=[answered]) as connected:
             while not stop.wait(1 / STEADY):
                 ask(connected.lab, {"sleep": 1})
 
@@ -211,17 +207,9 @@ def test_csv_has_the_parts(served, tmp_path):
     ],
 )
 def test_it_is_refused_where_no_server_can_be_traced(more, reason):
-    command = [labkit.MONGOSONAR, "queries", "--split", *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and reason in done.stderr, done.stderr
-    asked = subprocess.run(
-        [labkit.MONGOSONAR, "queries", "--by", "wait"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-    )
-    assert asked.returncode == 2 and "--split" in asked.stderr, asked.stderr
+    assert reason in labkit.run("queries", "--split", *more, code=2, timeout=60).stderr
+    asked = labkit.run("queries", "--by", "wait", code=2, timeout=60, stdin=subprocess.DEVNULL)
+    assert "--split" in asked.stderr
 
 
 def classes_of_lock_waits(lines):

@@ -11,7 +11,7 @@ import tempfile
 
 import pytest
 
-from labkit import LAB, MONGOSONAR, of_each_thread, wait_until
+from labkit import LAB, MONGOSONAR, of_each_thread, run, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs eBPF")
 
@@ -36,7 +36,7 @@ BUILDS = {
 
 
 def stacks(pid, *options):
-    done = subprocess.run([MONGOSONAR, "stacks", "--pid", str(pid), *options], capture_output=True, text=True)
+    done = run("stacks", "--pid", pid, *options, code=None)
     if done.returncode == 1 and re.search("permission|BTF|cannot load", done.stderr):
         pytest.skip(f"no eBPF here: {done.stderr}")
     assert done.returncode == 0, done.stderr
@@ -166,9 +166,8 @@ def test_the_page_draws_the_document(parked, tmp_path):
     # A file of another kind stays as it is.
     other = tmp_path / "mongod.log"
     other.write_text("a log\n")
-    command = [MONGOSONAR, "stacks", "--pid", str(pid), "--html", other]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and "name another file" in done.stderr and other.read_text() == "a log\n"
+    done = run("stacks", "--pid", pid, "--html", other, code=2)
+    assert "name another file" in done.stderr and other.read_text() == "a log\n"
 
 
 def test_full_names_leave_nothing_out(parked):
@@ -244,16 +243,10 @@ def test_threads_of_real_wiredtiger(tmp_path):
 
 def test_errors_say_what_to_do(parked, tmp_path):
     pid, _ = parked
-
-    def failure(*options, **keywords):
-        return subprocess.run([MONGOSONAR, "stacks", *options], capture_output=True, text=True, **keywords)
-
-    gone = failure("--pid", "4194303")
-    assert gone.returncode == 1 and "there is no process 4194303" in gone.stderr
+    assert "there is no process 4194303" in run("stacks", "--pid", "4194303", code=1).stderr
     rules = tmp_path / "rules"
     rules.write_text("[mine]\nno pattern\n")
-    wrong = failure("--pid", str(pid), "--classes", rules)
-    assert wrong.returncode == 2 and "line 2" in wrong.stderr
+    assert "line 2" in run("stacks", "--pid", pid, "--classes", rules, code=2).stderr
     rules.write_text("[parked on purpose]\nlab  in_poll\n")
     assert "parked on purpose" in stacks(pid, "--classes", str(rules))
 

@@ -17,7 +17,6 @@ import tempfile
 import time
 
 import bson
-import pymongo
 import pytest
 
 import labkit
@@ -27,15 +26,13 @@ PORT = 28017
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    if os.geteuid() != 0:
-        pytest.skip("tracing takes root")
-    with labkit.threaded(tmp_path_factory.mktemp("threaded"), PORT) as server:
-        yield server
+def served(traced_server):
+    return traced_server(PORT)
 
 
-def client():
-    return pymongo.MongoClient(f"mongodb://127.0.0.1:{PORT}/?directConnection=true", appname="lab-why", maxPoolSize=200)
+def client(most=200):
+    """With at most so many connections for operations."""
+    return labkit.client(PORT, "lab-why", maxPoolSize=most)
 
 
 def stolen_ns():
@@ -121,7 +118,11 @@ def each_step_is_found(served, client, why):
         adds_up(row)
     # What receiving, sending and measuring take is not in what the server measures; a burn is almost all of it.
     near(part(rows["burn"], "cpu"), sum(one["cpu_ns"] for one in measured["burn"]), ROUNDS, report["stolen_ns"])
-    assert part(rows["read"], "file_read") > 0.5 * blocked(rows, measured, "read")[0]
+    # A read needs room in the cache, which is tiny: where nobody else gets a processor to make some, it waits for that.
+    read = rows["read"]
+    made_room = sum(part(read, name) for name in ("futex", "backoff", "file_write", "yield"))
+    assert part(read, "file_read") > 0.5 * (blocked(rows, measured, "read")[0] - made_room)
+    assert part(read, "file_read") > 0
     assert rows["read"]["files"][0]["name"] == "collection-2-1.wt"
     assert rows["fault"]["faults"] == sum(one["faults"] for one in measured["fault"]) > ROUNDS
     assert report["coverage"]["joined"] >= len(steps) * ROUNDS
@@ -450,22 +451,28 @@ def test_waits_are_as_long_as_offcputime_says(served):
 def of_a_sample_nothing_is_missing(served, client, why):
     """What is followed is divided as ever. Other connections are in no figure, and their threads are skipped."""
 
-    with client() as connected:
+    with contextlib.ExitStack() as all_clients:
+        # Each has one connection for its operations; a pool would use as few of its own as it gets along with.
+        clients = [all_clients.enter_context(client(most=1)) for _ in range(48)]
+
+        def ask_eight_times(one):
+            return [ask(one.lab, {"burn": 1, "sleep": 20}) for _ in range(8)]
 
         def work():
             with concurrent.futures.ThreadPoolExecutor(48) as pool:
-                tasks = [pool.submit(ask, connected.lab, {"burn": 1, "sleep": 20}) for _ in range(48 * 8)]
-                return [task.result() for task in tasks]
+                return [measured for all_of_one in pool.map(ask_eight_times, clients) for measured in all_of_one]
 
         report, measured = why(served, work, "--sample", "1/3")
-    row, asked = shape(report, "burn", "sleep"), len(measured)
-    assert report["sample_every"] == 3 and 0.1 * asked < row["operations"] < 0.7 * asked
+    row = shape(report, "burn", "sleep")
+    followed, others = divmod(row["operations"], 8)
+    assert report["sample_every"] == 3 and others == 0 and 0.1 * 48 < followed < 0.7 * 48
     adds_up(row)
     slept(row, measured)
     coverage = report["coverage"]
     assert coverage["without_thread"] == coverage["without_wire"] == 0, coverage
     [threads] = [role["threads"] for role in report["threads"] if role["role"] == "conn"]
-    assert 0.1 * 48 < threads < 0.7 * 48
+    # Clients also have connections to look whether the server is there.
+    assert threads >= followed
 
 
 def test_a_sample_follows_the_same_connections_on_the_wire_and_inside_the_server(served):
@@ -502,11 +509,8 @@ def test_a_busy_server_is_followed_in_part(served):
             return replies() - before > 3_000
 
         labkit.wait_until(is_busy, "a server that is busy beside what else this machine does")
-        command = [labkit.MONGOSONAR, "why", "--pid", served.pid, "--port", PORT, "--duration", "3s", "--json"]
-        run = lambda *more: subprocess.run(
-            [str(part) for part in [*command, *more]], capture_output=True, text=True, timeout=60, check=True
-        )
-        report, whole = run(), run("--sample", "1/1")
+        words = ["why", "--pid", served.pid, "--port", PORT, "--duration", "3s", "--json"]
+        report, whole = labkit.run(*words, timeout=60), labkit.run(*words, "--sample", "1/1", timeout=60)
     assert "only one connection in" in report.stderr and "only one connection in" not in whole.stderr
     report, whole = json.loads(report.stdout), json.loads(whole.stdout)
     assert report["sample_every"] > 2 and whole["sample_every"] == 1

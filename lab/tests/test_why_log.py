@@ -4,10 +4,8 @@ The server is the lab's own (lab/threaded). It writes lines in the form of Mongo
 """
 
 import json
-import os
 import subprocess
 
-import pymongo
 import pytest
 
 import labkit
@@ -26,15 +24,8 @@ def log(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory, log):
-    if os.geteuid() != 0:
-        pytest.skip("tracing takes root")
-    with labkit.threaded(tmp_path_factory.mktemp("threaded"), PORT, options=["log", log, SLOW]) as server:
-        yield server
-
-
-def client():
-    return pymongo.MongoClient(f"mongodb://127.0.0.1:{PORT}/?directConnection=true", appname="lab-why")
+def served(traced_server, log):
+    return traced_server(PORT, options=["log", log, SLOW])
 
 
 ROUNDS = 12
@@ -46,7 +37,7 @@ def run(served, log, *arguments):
     with labkit.process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as traced:
         labkit.wait_until(lambda: "tracing" in traced.stderr.readline(), "the trace")
         before = log.stat().st_size
-        with client() as connected:
+        with labkit.client(PORT, "lab-why") as connected:
             for _ in range(ROUNDS):
                 ask(connected.lab, {"read": 500, "sleep": SLOW})
                 ask(connected.lab, {"sleep": 2 * SLOW, "burn": 1})
@@ -143,9 +134,5 @@ def test_only_what_is_asked_for_counts_without_the_wire(served, log):
 
 
 def test_a_log_that_is_not_there_is_an_error(served, tmp_path):
-    done = subprocess.run(
-        [labkit.MONGOSONAR, "why", "--pid", str(served.pid), "--log", tmp_path / "none.log"],
-        capture_output=True,
-        text=True,
-    )
+    done = labkit.run("why", "--pid", served.pid, "--log", tmp_path / "none.log", code=None)
     assert done.returncode != 0 and "cannot open the log" in done.stderr and "none.log" in done.stderr

@@ -6,12 +6,10 @@ are its own.
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import threading
 
-import pymongo
 import pytest
 
 import labkit
@@ -26,15 +24,12 @@ ROUNDS = 12
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    if os.geteuid() != 0:
-        pytest.skip("tracing takes root")
-    with labkit.threaded(tmp_path_factory.mktemp("threaded"), PORT) as server:
-        yield server
+def served(traced_server):
+    return traced_server(PORT)
 
 
 def client():
-    return pymongo.MongoClient(f"mongodb://127.0.0.1:{PORT}/?directConnection=true", appname="lab-why")
+    return labkit.client(PORT, "lab-why")
 
 
 @contextlib.contextmanager

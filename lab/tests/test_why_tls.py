@@ -4,10 +4,8 @@ does (memory BIOs), one thread for each connection, on the real WiredTiger. It i
 
 import concurrent.futures
 import contextlib
-import json
 import os
 import pathlib
-import subprocess
 import threading
 import time
 
@@ -36,18 +34,13 @@ PLAIN_PORT = 28024
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    if os.geteuid() != 0:
-        pytest.skip("tracing takes root")
-    folder = tmp_path_factory.mktemp("threaded")
-    with labkit.threaded(folder, PORT, options=["tls", tlskit.certificate(folder)]) as server:
-        yield server
+def served(traced_server, tmp_path_factory):
+    return traced_server(PORT, options=["tls", tlskit.certificate(tmp_path_factory.mktemp("certificate"))])
 
 
-def client():
-    return pymongo.MongoClient(
-        f"mongodb://127.0.0.1:{PORT}/?directConnection=true&{tlskit.OPTIONS}", appname="lab-why", maxPoolSize=200
-    )
+def client(most=200):
+    """With at most so many connections for operations."""
+    return labkit.client(PORT, "lab-why", tlskit.OPTIONS, maxPoolSize=most)
 
 
 def why(served, work, *arguments):
@@ -227,10 +220,8 @@ def test_a_named_port_or_process_means_its_server_alone(served, tmp_path):
         folder.mkdir()
     ports = [tlskit.free_port(), tlskit.free_port()]
     with labkit.threaded(folders[0], ports[0], program) as one, labkit.threaded(folders[1], ports[1], program):
-        command = [labkit.MONGOSONAR, "why", "--port", ports[0], "--duration", "1s", "--json"]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["processes"] == [one.pid]
+        report = labkit.document("why", "--port", ports[0], "--duration", "1s", "--json")
+        assert report["processes"] == [one.pid]
 
         def work():
             for port, name in zip(ports, ["one", "other"], strict=True):
@@ -244,6 +235,5 @@ def test_a_named_port_or_process_means_its_server_alone(served, tmp_path):
         assert found == {"one.orders": ROUNDS}
         # Those of the other server would be there without a thread. A handshake may have been in progress.
         assert report["coverage"]["without_thread"] <= 2, report["coverage"]
-        command[3] = tlskit.free_port()
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    assert done.returncode == 2 and "no mongod or mongos listens on port" in done.stderr, done.stderr
+        done = labkit.run("why", "--port", tlskit.free_port(), "--duration", "1s", "--json", code=2)
+    assert "no mongod or mongos listens on port" in done.stderr

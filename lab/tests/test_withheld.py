@@ -43,8 +43,7 @@ def test_what_a_process_withholds_holds_up_no_command_that_starts(tmp_path):
         named = [word for port in ports for word in ("--port", str(port))]
         queries = ["queries", "--interface", "lo", *named, "--json", "--duration", "1s"]
         for words in [queries, [*queries, "--split"], ["why", *named, "--json", "--duration", "1s"]]:
-            done = subprocess.run([labkit.MONGOSONAR, *words], capture_output=True, text=True, timeout=300)
-            assert done.returncode == 0, (words, done.stderr)
+            done = labkit.run(*words, timeout=300)
             silent = [line for line in done.stderr.splitlines() if WITHHELD in line]
             assert silent and all(line.endswith(f"processes {hung.pid}") for line in silent), done.stderr
             # Both have a file open there, and nobody asks its file system for it.
@@ -55,8 +54,8 @@ def test_what_a_process_withholds_holds_up_no_command_that_starts(tmp_path):
 
 def test_what_a_process_withholds_does_not_hold_up_the_doctor(tmp_path):
     with withholding(tmp_path) as ((healthy, hung), _):
-        done = subprocess.run([labkit.MONGOSONAR, "doctor", "--json"], capture_output=True, text=True, timeout=300)
-        (log,) = [one for one in json.loads(done.stdout)["checks"] if one["name"] == "log"]
+        doctor = labkit.document("doctor", "--json", code=None, timeout=300)
+        (log,) = [one for one in doctor["checks"] if one["name"] == "log"]
         assert f"({hung.pid}): its log does not answer" in log["found"], log
         assert str(tmp_path / "mongod.log") in log["found"], log
 
@@ -153,7 +152,7 @@ def test_memory_that_is_withheld_holds_up_no_command(tmp_path):
             ["doctor", "--json"],
             ["disk", "check", "--dbpath", tmp_path / "below", "--json"],
         ]:
-            done = subprocess.run([labkit.MONGOSONAR, *words], capture_output=True, text=True, timeout=300)
+            done = labkit.run(*words, code=None, timeout=300)
             assert json.loads(done.stdout) and str(hung.pid) in done.stdout + done.stderr, (words, done.stderr)
         assert healthy.poll() is None
 

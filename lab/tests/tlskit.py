@@ -152,7 +152,7 @@ ENDPOINTS = {
 def arguments(address, *more):
     """What `queries` is told to show every operation of an address."""
     port = str(labkit.port_of(address))
-    return ["--interface", "lo", "--port", port, "--each", "--json", "--class", "all", "--role", "all", *more]
+    return ["--interface", "lo", "--port", port, *labkit.EACH, *more]
 
 
 @contextlib.contextmanager

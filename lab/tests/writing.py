@@ -103,15 +103,14 @@ class Writer:
 
     def __init__(self, log, port, other_days=False, turns=TURNS_PER_SECOND):
         self.log, self.port, self.other_days, self.turn_s = pathlib.Path(log), port, other_days, 1 / turns
-        self.lock, self.stop, self.rotate = threading.Lock(), threading.Event(), None
+        self.lock, self.running, self.rotate = threading.Lock(), contextlib.ExitStack(), None
         # The time of each line, and of each command when it was sent and answered.
         self.lines, self.commands, self.rotations = [], [], []
         # When the writer stood still: then the machine did.
         self.stalls = []
-        self.thread = threading.Thread(target=self.run)
 
     def __enter__(self):
-        self.thread.start()
+        self.running.enter_context(labkit.in_background(self.run))
         return self
 
     def __exit__(self, *_):
@@ -119,13 +118,12 @@ class Writer:
 
     def close(self):
         """Writes nothing more."""
-        self.stop.set()
-        self.thread.join()
+        self.running.close()
 
-    def run(self):
+    def run(self, stop):
         with socket.create_connection(("127.0.0.1", self.port)) as wire, wire.makefile("rb") as answers:
             file, last = open(self.log, "ab", buffering=0), time.monotonic()
-            while not self.stop.wait(max(0, last + self.turn_s - time.monotonic())):
+            while not stop.wait(max(0, last + self.turn_s - time.monotonic())):
                 now = time.monotonic()
                 if now - last > 0.1:
                     self.stalls.append((time.time(), now - last))
@@ -201,9 +199,8 @@ def stored(store, begin, end, port=None):
 
 def queries(store, begin, end, *arguments):
     """What `queries` prints of a span of the history."""
-    command = [labkit.MONGOSONAR, "queries", "--store", str(store), "--json", *arguments]
-    command += ["--class", "all", "--role", "all", "--limit", "100000", "--from", iso(begin), "--to", iso(end)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    words = ["--json", *labkit.EVERYTHING, "--limit", "100000", "--from", iso(begin), "--to", iso(end), *arguments]
+    done = labkit.run("queries", "--store", store, *words, code=None, timeout=300)
     if done.returncode == 1 and "nothing is stored" in done.stderr:
         return []
     assert done.returncode == 0, done.stderr
