@@ -1,7 +1,7 @@
 // The documents that the commands write with --json. What is not known is null. Made from the types in crates/sonar-view:
 // SNAPSHOTS=overwrite cargo test -p sonar-view typescript
 
-export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | ShapeHistory | WhyReport | StackReport | StackComparison | CurrentReportDocument | ExplainReportDocument | ProblemDocument;
+export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | ShapeHistory | WaitsReport | AllSeriesReport | EventsReport | WhyReport | StackReport | StackComparison | CurrentReportDocument | ExplainReportDocument | ProblemDocument;
 
 /** Where a document comes from. */
 export type About = {
@@ -28,6 +28,23 @@ end_ns: number,
 width_ns: number,
 /** Parts that operations had, the largest first. */
 parts: Array<PartActivityJson>, };
+
+/** Series over time. */
+export type AllSeriesReport = {
+/** Version of the schema. */
+schema: number,
+/** `all_series`. */
+kind: "all_series",
+/** Where it comes from; its span is the axis. */
+about: About,
+/** The zone of times in text. */
+zone: ZoneObject,
+/** The series, by subject, metric, server and name. */
+series: Array<StoredSeriesJson>,
+/** Series that were left out because there are too many. */
+left_out: number,
+/** Times that were not observed. */
+gaps: Array<GapJson>, };
 
 export type AppCallerJson = { name: string | null, driver: string | null, driver_version: string | null, joined_late: boolean, calls: number, failed: number | null, latency_ns: number | null, };
 
@@ -208,6 +225,19 @@ gaps: Array<GapJson>,
 lost: { [key in string]: number },
 /** What a reader must know before the changes: what was lost, and what was not observed at all. */
 notes: Array<string>, };
+
+/** Long waits of one class, over time. */
+export type ClassLaneJson = {
+/** In which part of the time. */
+part: ShownPart,
+/** Its name, as in `mongosonar stacks`. */
+class: string,
+/** How many. */
+waits: number,
+/** How long they lasted, in nanoseconds. */
+wait_ns: number,
+/** How many operations waited at once, on average. */
+values: Array<number | null>, };
 
 export type ClientCallerJson = { address: string, calls: number, failed: number | null, latency_ns: number | null, };
 
@@ -437,6 +467,25 @@ server: number | null,
 address?: string,
 /** In words. */
 sentence: string, };
+
+/** What happened. */
+export type EventsReport = {
+/** Version of the schema. */
+schema: number,
+/** `events`. */
+kind: "events",
+/** Where it comes from. */
+about: About,
+/** The zone of times in text. */
+zone: ZoneObject,
+/** How many events there are of each kind, without the filter. */
+kinds: { [key in string]: number },
+/** The events, by time. */
+events: Array<EventJson>,
+/** Earlier ones that the filter lets pass, and that were left out because there are too many. */
+left_out: number,
+/** Times that were not observed. */
+gaps: Array<GapJson>, };
 
 /** How long a limit was passed. */
 export type ExceedanceJson = {
@@ -880,6 +929,18 @@ p99_ns: number | null,
 /** What its waits were for, the longest first. Those whose stacks were not taken are `waits without a stack`, if
  * there are also others. For `cpu`, the functions with five samples or more. */
 classes: Array<WaitClassJson>, };
+
+/** A part of the time of operations, over time. */
+export type PartLaneJson = {
+/** Which part. */
+part: ShownPart,
+/** What operations did meanwhile, in words. */
+words: string,
+/** Nanoseconds, of all operations. */
+ns: number,
+/** How many operations were in this part at once, on average, in each part of the axis; null where nothing was
+ * observed. */
+values: Array<number | null>, };
 
 /** A time in which a file was read in one way. */
 export type PhaseJson = { start_ns: number, length_ns: number, path: string, reads: number, bytes: number, read_ns: number, randomness: number | null, };
@@ -1532,6 +1593,31 @@ p: number | null,
 /** `B`, `A`, or `neither` where the interval holds 1; null without one. */
 faster: string | null, };
 
+/** A series over time. */
+export type StoredSeriesJson = {
+/** What it is about: `machine`, `disk`, `server` … */
+subject: string,
+/** The stable name of the metric. */
+metric: string,
+/** What it means; empty if this version does not know it. */
+meaning: string,
+/** The unit of the values. */
+unit: string,
+/** The device, interface, file …; empty if there is only one. */
+name: string,
+/** The port of the server; null if it is not about one. */
+server: number | null,
+/** Its address with the port, if the port alone is not its name; else missing. */
+address?: string,
+/** Mean of all of the span. */
+mean: number | null,
+/** The smallest value. */
+min: number,
+/** The largest value. */
+max: number,
+/** Means of the parts of the axis; null where nothing was observed. */
+values: Array<number | null>, };
+
 export type SyncLatencyJson = { p50: number | null, p99: number | null, max: number | null, };
 
 /** What the threads of one name did outside operations. */
@@ -1587,6 +1673,21 @@ buckets: Array<[number, number, number, number]>, };
 
 export type TrialJson = { access: Array<string>, returned: number | null, docs_examined: number | null, keys_examined: number | null, works: number | null, score: number | null, failed: boolean, };
 
+/** A shape whose operations ended waits of others: they held what was waited for. */
+export type WaitBlockerJson = {
+/** Its id. */
+shape_id: string,
+/** The command. */
+command: string,
+/** The namespace. */
+namespace: string,
+/** Its text with typed placeholders. */
+typed: string,
+/** Waits that it ended. */
+waits: number,
+/** How long they lasted, in nanoseconds. */
+wait_ns: number, };
+
 /** Long waits of one class, or samples of one function. */
 export type WaitClassJson = {
 /** Its name, as in `mongosonar stacks`; for a function `in NAME`. */
@@ -1599,8 +1700,44 @@ wait_ns: number,
 /** Share of the whole time of the operations, 0 to 1. */
 share: number, };
 
+/** A file that operations waited for. */
+export type WaitFileJson = {
+/** What it holds, or its path. */
+name: string,
+/** Reads. */
+reads: number,
+/** Bytes that they asked for. */
+bytes: number,
+/** How long they lasted, in nanoseconds. */
+wait_ns: number, };
+
 /** An operation in flight, with what its thread does. */
 export type WaitingOperationJson = { client: string, request_id: number, elapsed_ns: number, thread_name: string, doing: string, doing_since_ns: number, doing_ns: number, class: string | null, file: string | null, earlier_blocker: EarlierBlockerJson | null, };
+
+/** Where the time of operations went over time, as far as the threads of servers were traced. */
+export type WaitsReport = {
+/** Version of the schema. */
+schema: number,
+/** `waits`. */
+kind: "waits",
+/** Where it comes from; its span is the axis. */
+about: About,
+/** The zone of times in text. */
+zone: ZoneObject,
+/** Operations whose time is known. */
+operations: number,
+/** The number of processors of the machine, if it is known. */
+processors: number | null,
+/** The parts of their time, the largest first. */
+lanes: Array<PartLaneJson>,
+/** The long waits by class, those first that lasted longest. */
+classes: Array<ClassLaneJson>,
+/** The shapes whose operations ended waits of others, those first for which operations waited longest. */
+blockers: Array<WaitBlockerJson>,
+/** The files that operations waited for, likewise. */
+files: Array<WaitFileJson>,
+/** Times that were not observed. */
+gaps: Array<GapJson>, };
 
 /** Where the time of operations went. */
 export type WhyReport = {

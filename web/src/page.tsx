@@ -3,7 +3,8 @@
 import { ComparisonPage } from "./pages/comparison";
 import { CurrentPage } from "./pages/current";
 import { DigestPage } from "./pages/digest/page";
-import { DiskComparisonPage, DiskPage } from "./pages/disk";
+import { DiskComparisonPage } from "./pages/disk/comparison";
+import { DiskPage } from "./pages/disk/page";
 import { ExplainPage } from "./pages/explain";
 import { FtdcPage } from "./pages/ftdc";
 import { ChangesPage, IncidentPage, TimelinePage } from "./pages/history";

@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Page } from "../page";
 import { visible } from "../parts/format";
+import { isTyping } from "../parts/keys";
 import { ChooseRange } from "../parts/lanes";
 import { Clock, seconds } from "../parts/time";
 import type { QueriesDocument, Report, ZoneObject } from "../report";
@@ -103,8 +104,7 @@ export function LivePage() {
   };
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
-      const typing = event.target instanceof HTMLElement && event.target.closest("input, select, textarea");
-      if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === "[") go(moved(address, -1, Date.now()));
       else if (event.key === "]") go(moved(address, 1, Date.now()));
     };

@@ -3,7 +3,7 @@
 import { createContext, type VNode } from "preact";
 import { useContext } from "preact/hooks";
 
-import { type Column } from "../parts/columns";
+import { type Column, latencyColumns } from "../parts/columns";
 import { bytes, count, duration, percent, plural, visible } from "../parts/format";
 import { Facts, Shell, Words } from "../parts/shell";
 import { Table } from "../parts/table";
@@ -70,11 +70,7 @@ const FIGURES: Column<Row>[] = [
   { name: "load", about: "operations in progress", value: ({ load }) => load, format: count, rank: 3 },
   { name: "calls", value: ({ calls }) => calls, format: count, rank: 2 },
   { name: "calls/s", value: ({ calls_per_s }) => calls_per_s, format: count, rank: 1 },
-  { name: "mean", value: ({ latency_ns }) => latency_ns.mean, format: duration, rank: 3 },
-  { name: "p50", value: ({ latency_ns }) => latency_ns.p50, format: duration, rank: 4 },
-  { name: "p95", value: ({ latency_ns }) => latency_ns.p95, format: duration, rank: 4 },
-  { name: "p99", value: ({ latency_ns }) => latency_ns.p99, format: duration, rank: 1 },
-  { name: "max", value: ({ latency_ns }) => latency_ns.max, format: duration, rank: 5 },
+  ...latencyColumns<Row>((row) => row.latency_ns, { mean: 3, p50: 4, p95: 4, p99: 1, max: 5 }),
   {
     name: "failed",
     value: ({ failed }) => failed,

@@ -8,7 +8,7 @@ import { duration, exact, plural, visible } from "../parts/format";
 import { colour } from "../parts/palette";
 import { type Fact, Lost, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
-import { timeTicks } from "../parts/ticks";
+import { timeAxis } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
 import { axis, chartTitle, show } from "../parts/units";
 import type { ExceedanceJson, FtdcFigureJson, FtdcReport } from "../report";
@@ -191,11 +191,7 @@ export function FtdcPage({ report }: { report: FtdcReport }) {
             <Chart
               key={plot.figures[0]!.id}
               title={plot.title}
-              x={{
-                name: `time (${clock.name})`,
-                show: (at) => clock.full(at, 1),
-                ticks: (min, max, most) => timeTicks(min, max, most, clock),
-              }}
+              x={timeAxis(clock, 1)}
               y={{ name: axis(plot.figures[0]!), show: show(plot.figures[0]!) }}
               xs={plot.xs}
               series={plot.series}

@@ -3,8 +3,8 @@
 import { useMemo } from "preact/hooks";
 
 import { ChangesView, GapList, gapSummary, InShort } from "../parts/changes";
-import type { Column } from "../parts/columns";
-import { count, duration, visible } from "../parts/format";
+import { type Column, latencyColumns } from "../parts/columns";
+import { count, visible } from "../parts/format";
 import { TimelineView } from "../parts/lanes";
 import { Shell, Words } from "../parts/shell";
 import { Table } from "../parts/table";
@@ -64,24 +64,7 @@ const queries: Column<QueryRow>[] = [
     rank: 0,
   },
   { name: "calls", value: ({ calls }) => calls, show: ({ calls }) => count(calls), rank: 1 },
-  {
-    name: "p50",
-    value: ({ latency_ns }) => latency_ns.p50,
-    show: ({ latency_ns }) => duration(latency_ns.p50),
-    rank: 4,
-  },
-  {
-    name: "p99",
-    value: ({ latency_ns }) => latency_ns.p99,
-    show: ({ latency_ns }) => duration(latency_ns.p99),
-    rank: 1,
-  },
-  {
-    name: "max",
-    value: ({ latency_ns }) => latency_ns.max,
-    show: ({ latency_ns }) => duration(latency_ns.max),
-    rank: 3,
-  },
+  ...latencyColumns<QueryRow>((row) => row.latency_ns, { p50: 4, p99: 1, max: 3 }),
   { name: "failed", value: ({ failed }) => failed, show: ({ failed }) => count(failed), rank: 3 },
 ];
 

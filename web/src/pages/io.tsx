@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { Bars } from "../parts/bars";
 import { Chart, type Range } from "../parts/chart";
-import type { Column } from "../parts/columns";
+import { type Column, latencyColumns } from "../parts/columns";
 import { type By, bounds, density, heat } from "../parts/density";
 import { brief, bytes, count, duration, exact, fixed, percent, plural, visible } from "../parts/format";
 import { COLOURS, REST } from "../parts/palette";
@@ -20,8 +20,7 @@ const FILES: Column<IoFileJson>[] = [
   { name: "reads", value: (file) => file.reads.count, format: count, rank: 1 },
   { name: "bytes", value: (file) => file.reads.bytes, format: bytes, rank: 2 },
   { name: "time", value: (file) => file.reads.latency_ns.sum, format: duration, rank: 0, about: "time spent in reads" },
-  { name: "p50", value: (file) => file.reads.latency_ns.p50, format: duration, rank: 4 },
-  { name: "p99", value: (file) => file.reads.latency_ns.p99, format: duration, rank: 2 },
+  ...latencyColumns<IoFileJson>((file) => file.reads.latency_ns, { p50: 4, p99: 2 }),
   {
     name: "cached",
     value: (file) => file.reads.cached_share,

@@ -7,7 +7,7 @@ import { Chart, type Layer, type Range } from "../parts/chart";
 import { logShare } from "../parts/density";
 import { brief, count, duration, plural, visible } from "../parts/format";
 import { Shell, Words } from "../parts/shell";
-import { logTicks, timeTicks } from "../parts/ticks";
+import { logTicks, timeAxis } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
 import type { ShapeHistory } from "../report";
 
@@ -64,12 +64,7 @@ export function ShapePage({ report }: { report: ShapeHistory }) {
   const layer = useMemo(() => heatMap(report, extent), [report]);
   const rate = (field: "calls" | "failed") =>
     parts.map((part) => (part.observed_s > 0 ? part[field] / part.observed_s : null));
-  const time = {
-    name: `time (${clock.name})`,
-    show: (at: number) => clock.full(at),
-    ticks: (min: number, max: number, most: number) => timeTicks(min, max, most, clock),
-  };
-  const shared = { x: time, xs, extent, range, onRange: setRange };
+  const shared = { x: timeAxis(clock), xs, extent, range, onRange: setRange };
   return (
     <Shell
       title={visible([report.command, report.namespace].filter(Boolean).join(" "))}

@@ -4,9 +4,14 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 
-import { brief } from "./format";
-import { useMotion } from "./motion";
-import { linearTicks, logTicks, type Ticks } from "./ticks";
+import { letters, useMotion } from "./motion";
+import { options, type Reading } from "./plot";
+import type { Ticks } from "./ticks";
+import { clampRange, zoomed } from "./zoom";
+
+export { placeNames } from "./marks";
+export { lonePoints } from "./plot";
+export { clampRange, zoomed };
 
 export type Range = [number, number];
 
@@ -70,27 +75,6 @@ export interface ChartProps {
   note?: string;
 }
 
-/** Height of the letters of a chart, in pixels. */
-const letters = (): number => Math.round(0.84 * Number.parseFloat(getComputedStyle(document.documentElement).fontSize));
-
-/** A colour of the style sheet. */
-const css = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-/** Keeps a range within bounds, and not narrower than a ten-thousandth of them. */
-export function clampRange([from, to]: Range, [low, high]: Range): Range | null {
-  const whole = high - low;
-  const width = Math.min(Math.max(to - from, whole / 10_000), whole);
-  if (width >= whole * 0.999_9) return null;
-  const begin = Math.min(Math.max(from, low), high - width);
-  return [begin, begin + width];
-}
-
-/** Zooms by a factor around a place. */
-export const zoomed = ([from, to]: Range, around: number, factor: number): Range => [
-  around - (around - from) * factor,
-  around + (to - around) * factor,
-];
-
 /** Sums from the bottom up; what is not known counts as nothing. */
 export function stack(series: readonly (readonly (number | null)[])[]): number[][] {
   const sums: number[][] = [];
@@ -99,21 +83,6 @@ export function stack(series: readonly (readonly (number | null)[])[]): number[]
     sums.push(values.map((value, at) => (value ?? 0) + (below?.[at] ?? 0)));
   }
   return sums;
-}
-
-/** Which values have no line to another one, so that nothing is seen of them but a point; null if there is none. */
-export function lonePoints(values: ArrayLike<number | null | undefined>): number[] | null {
-  const found: number[] = [];
-  for (let at = 0; at < values.length; at++) {
-    if (values[at] != null && values[at - 1] == null && values[at + 1] == null) found.push(at);
-  }
-  return found.length > 0 ? found : null;
-}
-
-function ticks(axis: Axis, min: number, max: number, most: number): Ticks {
-  if (axis.ticks) return axis.ticks(min, max, most);
-  if (axis.log) return logTicks(min, max, most, axis.log, (value) => brief(axis.show(value)));
-  return linearTicks(min, max, most, (value, more) => brief(axis.show(value, more)));
 }
 
 /** Bounds of the y axis. */
@@ -154,11 +123,7 @@ export function Chart(props: ChartProps) {
   const latest = useRef(props);
   latest.current = props;
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
-  const [cursor, setCursor] = useState<{ at: number | null; x: number | null; words: string | null }>({
-    at: null,
-    x: null,
-    words: null,
-  });
+  const [cursor, setCursor] = useState<Reading>({ at: null, x: null, words: null });
   const { theme, width } = useMotion(holder);
 
   const visible = props.series.filter((series) => !hidden.has(series.name));
@@ -312,249 +277,4 @@ const heightOf = (height = 260): number => Math.round((height * letters()) / 12.
 function valueAt(series: Series, at: number, axis: Axis): string {
   const value = series.values[at];
   return value == null ? "-" : axis.show(value);
-}
-
-type Reading = { at: number | null; x: number | null; words: string | null };
-
-function options(
-  latest: { current: ChartProps },
-  drawn: readonly Series[],
-  size: { width: number; height: number },
-  read: (reading: Reading) => void,
-): uPlot.Options {
-  const props = () => latest.current;
-  const em = letters();
-  const font = `${em}px system-ui, sans-serif`;
-  const axis = (scale: "x" | "y"): uPlot.Axis => {
-    const labels = new Map<number, string>();
-    const isX = scale === "x";
-    return {
-      scale,
-      font,
-      stroke: css("--soft"),
-      grid: { stroke: css("--line"), width: 1 },
-      ticks: { stroke: css("--line"), width: 1, size: 4 },
-      size: isX
-        ? (_, values) => 12 + ((values ?? []).some((text) => text.includes("\n")) ? 2.5 : 1.3) * em
-        : (self, values) => Math.max(40, ...(values ?? []).map((text) => 14 + measure(self, text, font))),
-      gap: 4,
-      splits: (self, _, min, max) => {
-        const pixels = isX ? self.width - 60 : self.height - 44;
-        const most = Math.max(2, Math.floor(pixels / (isX ? 7 * em : 2.8 * em)));
-        const found = ticks(isX ? props().x : props().y, min, max, most);
-        labels.clear();
-        found.at.forEach((value, at) => labels.set(value, found.labels[at] ?? ""));
-        return found.at;
-      },
-      // It would leave out labels of a logarithmic axis.
-      filter: (_, splits) => splits,
-      values: (self, splits) => {
-        const texts = splits.map((value) => labels.get(value) ?? "");
-        // What is drawn on the canvas, for those who cannot see it.
-        const box = self.root.parentElement;
-        if (box) box.dataset[scale] = texts.join("|");
-        return texts;
-      },
-    };
-  };
-  const lineOf = (series: Series): uPlot.Series => ({
-    label: series.name,
-    stroke: series.colour,
-    width: props().stacked || series.kind === "bars" ? 0 : 2,
-    ...(props().stacked || series.kind === "bars" ? { fill: series.colour } : {}),
-    ...(series.dashed ? { dash: [6, 4] } : {}),
-    ...pathsOf(series, props().stacked ?? false),
-    points: {
-      show: series.dots ?? false,
-      // Null draws what `show` says.
-      filter: (self, at) => (series.dots || series.kind === "bars" ? null : lonePoints(self.data[at] ?? [])),
-      size: series.dots ? 7 : 5,
-      fill: series.colour,
-      stroke: series.colour,
-    },
-    spanGaps: false,
-  });
-  // Its own idea of a range would round to whole powers.
-  const range = (_: uPlot, min: number | null, max: number | null): Range => [min ?? 1, max ?? 10];
-  const logOf = (base: number | undefined) => ({ range, ...(base ? { distr: 3 as const, log: base as 10 | 2 } : {}) });
-  return {
-    ...size,
-    padding: [props().marks?.length ? letters() + 8 : 8, 14, 0, 0],
-    legend: { show: false },
-    focus: { alpha: 1 },
-    cursor: {
-      drag: { x: true, y: false, setScale: false, dist: 5 },
-      points: { show: !props().stacked && drawn.every((series) => series.kind !== "bars"), size: 8 },
-      bind: {
-        dblclick: () => () => {
-          props().onRange(null);
-          return null;
-        },
-        mousedown: (self, _, handler) => (event) => {
-          if (event.button === 0 && event.shiftKey) pan(self, event, props);
-          else handler(event);
-          return null;
-        },
-      },
-    },
-    scales: {
-      x: { time: false, auto: false, ...logOf(props().x.log) },
-      y: { auto: false, ...logOf(props().y.log) },
-    },
-    axes: [axis("x"), axis("y")],
-    series: [{}, ...drawn.map(lineOf)],
-    hooks: {
-      init: [
-        (self) => {
-          self.over.addEventListener("wheel", (event) => wheel(self, event, props), { passive: false });
-        },
-      ],
-      drawAxes: [(self) => draw(self, props())],
-      draw: [(self) => drawLevel(self, props().level)],
-      setSelect: [
-        (self) => {
-          const { left, width } = self.select;
-          if (width < 5) return;
-          const range: Range = [self.posToVal(left, "x"), self.posToVal(left + width, "x")];
-          self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-          props().onRange(clampRange(range, props().extent));
-        },
-      ],
-      setCursor: [
-        (self) => {
-          const { left, top, idx } = self.cursor;
-          if (left == null || top == null || left < 0) return read({ at: null, x: null, words: null });
-          const words = props().layer?.read(self, left, top) ?? null;
-          const steps = props().stacked && drawn.every((series) => series.kind !== "bars");
-          const value = self.posToVal(left, "x");
-          // A step goes from its beginning to the next one.
-          const own = steps ? props().xs.findLastIndex((x) => x <= value) : (idx ?? null);
-          const at = props().series.length > 0 && own !== -1 ? own : null;
-          const nearest = at === null ? undefined : props().xs[at];
-          read({ at, x: nearest ?? self.posToVal(left, "x"), words });
-        },
-      ],
-    },
-  };
-}
-
-function pathsOf(series: Series, stacked: boolean): { paths?: uPlot.Series.PathBuilder } {
-  if (stacked || series.kind === "steps") return { paths: uPlot.paths.stepped!({ align: 1 }) };
-  if (series.kind === "bars") return { paths: uPlot.paths.bars!({ size: [0.92, 100], gap: 1 }) };
-  return {};
-}
-
-function measure(plot: uPlot, text: string, font: string): number {
-  const context = plot.ctx;
-  context.save();
-  context.font = font;
-  const { width } = context.measureText(text);
-  context.restore();
-  return width;
-}
-
-/** What stands below the lines: the layer and the marks. */
-function draw(plot: uPlot, props: ChartProps) {
-  const { ctx, bbox } = plot;
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-  ctx.clip();
-  props.layer?.draw(plot, ctx);
-  ctx.fillStyle = ctx.strokeStyle = css("--soft");
-  ctx.font = `${letters() * devicePixelRatio}px system-ui, sans-serif`;
-  ctx.textBaseline = "top";
-  ctx.textAlign = "left";
-  ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
-  const marks = (props.marks ?? []).map((mark) => ({
-    name: mark.name,
-    left: plot.valToPos(mark.at, "x", true),
-    width: ctx.measureText(mark.name).width,
-  }));
-  for (const { left } of marks) {
-    ctx.beginPath();
-    ctx.moveTo(left, bbox.top);
-    ctx.lineTo(left, bbox.top + bbox.height);
-    ctx.stroke();
-  }
-  ctx.restore();
-  // The names stand above the plot, where no line crosses them.
-  ctx.save();
-  ctx.fillStyle = css("--soft");
-  ctx.font = `${letters() * devicePixelRatio}px system-ui, sans-serif`;
-  ctx.textBaseline = "bottom";
-  ctx.textAlign = "left";
-  const ends: Range = [bbox.left, bbox.left + bbox.width];
-  placeNames(marks, ends, 8 * devicePixelRatio).forEach((left, at) => {
-    if (left !== null) ctx.fillText(marks[at]!.name, left, bbox.top - 2 * devicePixelRatio);
-  });
-  ctx.restore();
-}
-
-/** Where the names of marks begin, so that none lies on another one or beyond the ends; null for those without room. */
-export function placeNames(
-  marks: readonly { left: number; width: number }[],
-  [first, last]: Range,
-  gap: number,
-): (number | null)[] {
-  let free = first;
-  return marks.map(({ left, width }) => {
-    const at = Math.min(left, last - width);
-    if (left < first || left > last || at < free) return null;
-    free = at + width + gap;
-    return at;
-  });
-}
-
-/** Draws a horizontal line above everything else. */
-function drawLevel({ ctx, bbox, valToPos }: uPlot, level: Mark | undefined) {
-  if (!level) return;
-  const top = valToPos(level.at, "y", true);
-  ctx.save();
-  ctx.fillStyle = ctx.strokeStyle = css("--ink");
-  ctx.font = `${letters() * devicePixelRatio}px system-ui, sans-serif`;
-  ctx.lineWidth = 2 * devicePixelRatio;
-  ctx.setLineDash([8 * devicePixelRatio, 4 * devicePixelRatio]);
-  ctx.beginPath();
-  ctx.moveTo(bbox.left, top);
-  ctx.lineTo(bbox.left + bbox.width, top);
-  ctx.stroke();
-  ctx.textAlign = "right";
-  // Above the line, or below it at the top of the chart.
-  ctx.textBaseline = top - bbox.top > 2 * letters() * devicePixelRatio ? "bottom" : "top";
-  ctx.fillText(level.name, bbox.left + bbox.width - 4, top + (ctx.textBaseline === "top" ? 4 : -4));
-  ctx.restore();
-}
-
-function pan(plot: uPlot, event: MouseEvent, props: () => ChartProps) {
-  event.preventDefault();
-  const { min = 0, max = 1 } = plot.scales["x"] as { min?: number; max?: number };
-  const from = event.clientX;
-  const moved = (move: MouseEvent) => {
-    const by = ((from - move.clientX) / plot.over.clientWidth) * (max - min);
-    props().onRange(clampRange([min + by, max + by], props().extent));
-  };
-  const end = () => {
-    document.removeEventListener("mousemove", moved);
-    document.removeEventListener("mouseup", end);
-  };
-  document.addEventListener("mousemove", moved);
-  document.addEventListener("mouseup", end);
-}
-
-/** The wheel scrolls the page; with Ctrl it zooms, sideways or with Shift it pans. */
-function wheel(plot: uPlot, event: WheelEvent, props: () => ChartProps) {
-  const { extent, onRange } = props();
-  const range = props().range ?? extent;
-  const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
-  if (event.ctrlKey) {
-    event.preventDefault();
-    const left = event.clientX - plot.over.getBoundingClientRect().left;
-    onRange(clampRange(zoomed(range, plot.posToVal(left, "x"), 1.2 ** Math.sign(event.deltaY)), extent));
-  } else if (sideways && props().range && Math.abs(sideways) >= Math.abs(event.shiftKey ? 0 : event.deltaY)) {
-    event.preventDefault();
-    const by = (sideways / plot.over.clientWidth) * (range[1] - range[0]);
-    onRange(clampRange([range[0] + by, range[1] + by], extent));
-  }
 }

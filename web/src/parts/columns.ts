@@ -1,5 +1,7 @@
 // Which columns of a table are shown, and in which order its rows stand. No DOM here.
 
+import { duration } from "./format";
+
 /** A column. */
 export interface Column<Row> {
   name: string;
@@ -24,6 +26,21 @@ export interface Column<Row> {
   /** A class for the cell. */
   tone?: (row: Row) => string;
 }
+
+/** Figures of latencies, in nanoseconds. */
+type Latency = "mean" | "p50" | "p95" | "p99" | "p99.9" | "max";
+
+/** The columns of a latency: those that have a rank. */
+export const latencyColumns = <Row>(
+  of: (row: Row) => Partial<Record<Latency, number | null>>,
+  ranks: Partial<Record<Latency, number>>,
+): Column<Row>[] =>
+  (Object.entries(ranks) as [Latency, number][]).map(([name, rank]) => ({
+    name,
+    value: (row) => of(row)[name],
+    format: duration,
+    rank,
+  }));
 
 /** What a cell shows. */
 export function shown<Row>(column: Column<Row>, row: Row): string {

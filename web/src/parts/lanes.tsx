@@ -8,7 +8,7 @@ import { Chart, type Mark, type Range, type Series } from "./chart";
 import { plural, visible } from "./format";
 import { colour } from "./palette";
 import { Table } from "./table";
-import { timeTicks } from "./ticks";
+import { timeAxis } from "./ticks";
 import { type Clock, seconds } from "./time";
 import { axis, chartTitle, show } from "./units";
 
@@ -83,11 +83,7 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
           <Chart
             key={`${lanes[0]!.group} ${lanes[0]!.unit}`}
             title={title}
-            x={{
-              name: `time (${clock.name})`,
-              show: (at) => clock.full(at),
-              ticks: (min, max, most) => timeTicks(min, max, most, clock),
-            }}
+            x={timeAxis(clock)}
             y={{ name: yName(lanes), show: show(lanes[0]!) }}
             xs={xs}
             series={lanes.map((lane, at): Series => ({

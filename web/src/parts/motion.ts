@@ -1,4 +1,4 @@
-// What a drawing depends on besides its data: the colours of the page and the width it has.
+// What a drawing depends on besides its data: the colours and letters of the page, and the width it has.
 
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
@@ -55,3 +55,10 @@ export function useMotion(element: { current: HTMLElement | null }): { theme: st
   }, []);
   return { theme, width };
 }
+
+/** Height of the letters of a chart, in pixels. */
+export const letters = (): number =>
+  Math.round(0.84 * Number.parseFloat(getComputedStyle(document.documentElement).fontSize));
+
+/** A colour of the style sheet. */
+export const css = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import type { About } from "../report";
 import { duration, visible } from "./format";
+import { isTyping } from "./keys";
 import { setTheme, type Theme } from "./motion";
 import { type Clock, seconds, utc } from "./time";
 
@@ -74,9 +75,8 @@ export function Shell(props: ShellProps) {
   }, []);
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
-      const typing = event.target instanceof HTMLElement && event.target.closest("input, select, textarea");
       if (event.ctrlKey || event.metaKey || event.altKey) return;
-      if (typing) {
+      if (isTyping(event)) {
         if (event.key === "Escape") (event.target as HTMLElement).blur();
         return;
       }

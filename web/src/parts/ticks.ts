@@ -1,5 +1,6 @@
 // Where the ticks of an axis are, and what they say.
 
+import type { Axis } from "./chart";
 import type { Clock } from "./time";
 
 /** Places of ticks with their labels. */
@@ -129,6 +130,13 @@ export function timeTicks(min: number, max: number, most: number, clock: Clock):
   });
   return { at, labels };
 }
+
+/** The axis of the time of a clock; `decimals` of a second are shown where the cross-hair is. */
+export const timeAxis = (clock: Clock, decimals = 0): Axis => ({
+  name: `time (${clock.name})`,
+  show: (at) => clock.full(at, decimals),
+  ticks: (min, max, most) => timeTicks(min, max, most, clock),
+});
 
 /** Ticks below numbered places: every n-th label, so that none touches another. */
 export function placeTicks(min: number, max: number, most: number, labels: readonly string[]): Ticks {

@@ -7,7 +7,7 @@ import { Chart, type Range } from "../../parts/chart";
 import { brief, count, duration, exact, rounded } from "../../parts/format";
 import { colour, COLOURS, REST } from "../../parts/palette";
 import { scatter, unpack } from "../../parts/scatter";
-import { logTicks, timeTicks } from "../../parts/ticks";
+import { logTicks, timeAxis } from "../../parts/ticks";
 import type { Clock } from "../../parts/time";
 import { begins, grid, rates, widest } from "../../parts/timeline";
 import type { DigestDocument, LatencyObject } from "../../report";
@@ -24,12 +24,6 @@ export interface ChartsProps {
   onRange: (range: Range | null) => void;
   chosen: number | null;
 }
-
-const timeAxis = (clock: Clock) => ({
-  name: `time (${clock.name})`,
-  show: (at: number) => clock.full(at, 1),
-  ticks: (min: number, max: number, most: number) => timeTicks(min, max, most, clock),
-});
 
 export function OverTime({ report, clock, extent, range, onRange, chosen }: ChartsProps) {
   const { xs, series } = useMemo(() => {
@@ -67,7 +61,7 @@ export function OverTime({ report, clock, extent, range, onRange, chosen }: Char
   return (
     <Chart
       title="Operations over time"
-      x={timeAxis(clock)}
+      x={timeAxis(clock, 1)}
       y={y}
       xs={xs}
       series={series}
@@ -139,7 +133,7 @@ export function EachOperation({
   return (
     <Chart
       title="Latency of each operation"
-      x={timeAxis(clock)}
+      x={timeAxis(clock, 1)}
       y={latency}
       xs={[]}
       series={[]}
