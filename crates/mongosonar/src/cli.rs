@@ -228,8 +228,8 @@ fn reading(command: &Command) -> Option<FileReading<'_>> {
         },
         Command::Report(args) => Some(args.reading()),
         Command::Compare(args) => Some(args.reading()),
-        Command::WhatChanged(args) => Some(of_store(&args.store).with_page(args.html.as_ref())),
-        Command::Timeline(args) => Some(of_store(&args.store).with_page(args.html.as_ref())),
+        Command::WhatChanged(args) => Some(of_store(&args.store).with_page(args.output.html.as_ref())),
+        Command::Timeline(args) => Some(of_store(&args.store).with_page(args.output.html.as_ref())),
         Command::Disk(command) => match command {
             DiskCommand::Bench(args) => {
                 Some(FileReading::of(args.compare.as_deref()?).with_page(args.html.as_ref()))
@@ -241,7 +241,7 @@ fn reading(command: &Command) -> Option<FileReading<'_>> {
         Command::Io(command) => command.reading(),
         Command::Stacks(args) => {
             let StacksCommand::Compare(args) = args.command.as_ref()?;
-            Some(FileReading::of([&args.before, &args.after]).with_page(args.html.as_ref()))
+            Some(FileReading::of([&args.before, &args.after]).with_page(args.output.html.as_ref()))
         }
         Command::Ftdc(command) => Some(command.reading()),
         Command::Why(_)

@@ -14,12 +14,13 @@ use sonar_sys::host::listeners::FoundListeners;
 use sonar_sys::privileges::Duty;
 use sonar_sys::probe::{self, ProbeVerdict};
 use sonar_sys::{Host, RingConfig};
-use sonar_view::kit::escape;
+use sonar_view::kit::{escape, json};
 
 use self::checks::{DoctorLine, PrivilegedChecks};
 use crate::args::config;
 use crate::confinement::{privileges, start_order};
 use crate::exit::{OK, PROBLEM};
+use crate::report_output::print;
 
 /// Version of the schema of `--json`.
 const SCHEMA: u32 = 1;
@@ -68,14 +69,8 @@ pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
     lines.push(servers(found));
     lines.extend(checked);
     lines.extend(own);
-    let mut out = io::stdout().lock();
-    if json {
-        let document = DoctorDocument { schema: SCHEMA, kind: "doctor", checks: &lines };
-        serde_json::to_writer(&mut out, &document)?;
-        writeln!(out)?;
-    } else {
-        text(&lines, &mut out)?;
-    }
+    let document = DoctorDocument { schema: SCHEMA, kind: "doctor", checks: &lines };
+    print(json, |out| json::line(&document, out), |mut out| text(&lines, &mut out))?;
     Ok(if lines.iter().any(|line| line.verdict == "problem") { PROBLEM } else { OK })
 }
 

@@ -1,13 +1,13 @@
 //! `report --from --to` without files: everything about an incident, from the history that an agent keeps.
 
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use sonar_core::Role;
 use sonar_view::incident::IncidentReport;
 use sonar_view::kit::Fitting;
 use sonar_view::past::{PastIncident, timeline};
-use sonar_view::queries::{Form, Selection};
+use sonar_view::queries::Selection;
 use sonar_view::timeline::chart_columns;
 
 use crate::args::values::{ClassArg, ShapeArg};
@@ -15,7 +15,8 @@ use crate::args::when::WrittenEnds;
 use crate::digest::DigestArgs;
 use crate::exit::{OK, usage};
 use crate::history::{self, StoreArgs, StoredHistory, between};
-use crate::{outfile, page, screen};
+use crate::report_output::{print, write_page};
+use crate::screen;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &DigestArgs, store: &StoreArgs) -> Result<u8> {
@@ -31,30 +32,22 @@ pub fn run(args: &DigestArgs, store: &StoreArgs) -> Result<u8> {
     let selection = Selection {
         classes: ClassArg::classes(&args.class),
         role: Some(Role::Served),
-        form: match args.shape {
-            Some(ShapeArg::Plain) => Form::Plain,
-            _ => Form::Typed,
-        },
+        form: ShapeArg::form(args.shape),
         text: args.filter.clone().unwrap_or_default(),
         limit: args.limit,
         zone,
         ..Selection::default()
     };
     let PastIncident { window, report } = PastIncident::of(&history, span, &selection)?;
-    let mut out = BufWriter::new(io::stdout());
-    if args.json {
-        report.json(&mut out)?;
-    } else {
+    write_page(args.html.as_deref(), |out| report.json(out))?;
+    let text = |out: &mut dyn Write| -> Result<()> {
         let width = screen::width();
         let shown = IncidentReport {
             timeline: timeline::report(&history, span, chart_columns(width), &selection.zone)?,
             ..report.clone()
         };
-        shown.text(&mut Fitting::new(&mut out, width), &window, &selection, &store.suffix())?;
-    }
-    out.flush()?;
-    if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| report.json(out)))?;
-    }
+        Ok(shown.text(&mut Fitting::new(out, width), &window, &selection, &store.suffix())?)
+    };
+    print(args.json, |out| report.json(out), text)?;
     Ok(OK)
 }

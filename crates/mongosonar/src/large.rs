@@ -3,6 +3,8 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::locking::lock;
+
 /// The most bytes that one thread of the agent holds for a moment while it has [`LARGE`].
 pub const LARGE_BYTES: usize = 36 << 20;
 
@@ -47,7 +49,7 @@ impl LargeMemory {
     }
 
     fn state(&self) -> MutexGuard<'_, bool> {
-        self.is_taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.is_taken)
     }
 }
 

@@ -10,7 +10,7 @@ use clap::Args;
 use sonar_sys::host::user_listening_at;
 use sonar_sys::trust;
 
-use crate::agent;
+use crate::agent::status_file;
 use crate::args::when;
 use crate::exit::OK;
 use crate::history::StoredHistory;
@@ -62,7 +62,8 @@ pub fn run(args: &OpenArgs) -> Result<u8> {
 /// # Errors
 /// It cannot serve it.
 fn of_agent(folder: &Path) -> Result<Option<SocketAddr>> {
-    let Some(page) = agent::recent_status(folder, when::now()).ok().flatten().and_then(|status| status.page)
+    let Some(page) =
+        status_file::read_recent(folder, when::now()).ok().flatten().and_then(|status| status.page)
     else {
         return Ok(None);
     };

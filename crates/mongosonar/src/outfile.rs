@@ -3,13 +3,14 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow};
 use sonar_sys::host::regular;
 use sonar_sys::trust;
 use sonar_view::problem;
 
+use crate::locking::lock;
 use crate::page;
 
 /// Reads the argument of `--html`: a new file, or one that holds a page already.
@@ -63,7 +64,7 @@ static OPENED: Mutex<Vec<File>> = Mutex::new(Vec::new());
 /// States in each file that was opened and is still empty why there is no report: a file that was made while the command
 /// still might cannot be removed any more.
 pub fn explain_failure(why: &str) {
-    let opened = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
+    let opened = std::mem::take(&mut *lock(&OPENED));
     for file in opened {
         if file.metadata().is_ok_and(|found| found.len() == 0) {
             // Whoever reads the messages learns it anyway.
@@ -81,7 +82,7 @@ static PREPARED: Mutex<Option<OutFile>> = Mutex::new(None);
 /// As [`OutFile::open`].
 pub fn prepare(path: &Path) -> Result<()> {
     let file = OutFile::open(path)?;
-    *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+    *lock(&PREPARED) = Some(file);
     Ok(())
 }
 
@@ -98,13 +99,13 @@ impl OutFile {
     /// It cannot be created, or another user may have prepared it.
     pub fn open(path: &Path) -> Result<Self> {
         let is_it = |file: &mut Self| file.path == path;
-        if let Some(prepared) = PREPARED.lock().unwrap_or_else(PoisonError::into_inner).take_if(is_it) {
+        if let Some(prepared) = lock(&PREPARED).take_if(is_it) {
             return Ok(prepared);
         }
         let file = trust::open_to_replace(path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         if file.metadata().is_ok_and(|found| found.is_file()) {
-            OPENED.lock().unwrap_or_else(PoisonError::into_inner).extend(file.try_clone());
+            lock(&OPENED).extend(file.try_clone());
         }
         Ok(Self { path: path.to_path_buf(), file })
     }

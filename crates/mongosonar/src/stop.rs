@@ -7,7 +7,7 @@
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -20,6 +20,7 @@ use sonar_sys::terminal::{Streams, StuckOutput, Woken, show_last};
 use sonar_view::queries::live::{Screen, give_back_terminal, restore_terminal};
 
 use crate::confinement::start_order::{self, StartStep};
+use crate::locking::lock;
 
 /// How long a command that has nothing to restore may take to end, once nobody sees its output any more.
 const ABANDONED: Duration = Duration::from_secs(3);
@@ -27,9 +28,9 @@ const ABANDONED: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long output that nobody takes may hold up a command that was asked to stop, and how often it is looked at.
 const STUCK: Duration = Duration::from_millis(500);
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Signals within this time of the first one are one request: a shell or a supervisor may send several.
-const MOMENT: Duration = Duration::from_millis(50);
+const ONE_REQUEST: Duration = Duration::from_millis(50);
 
 /// What a command does once it is asked to stop.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -88,12 +89,12 @@ impl Stop {
     }
 
     /// From now on a request ends the program in another way. Does not return if one is just ending it at once.
-    pub fn becomes(&self, behavior: StopBehavior) {
+    pub fn set_behavior(&self, behavior: StopBehavior) {
         *self.behavior() = behavior;
     }
 
     fn behavior(&self) -> MutexGuard<'_, StopBehavior> {
-        self.behavior.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.behavior)
     }
 
     /// Whether the terminal has gone, by its state or by a signal. It is silenced then.
@@ -125,7 +126,7 @@ impl Stop {
     /// Whether a request `since_first` is another one. The terminal that closes and its SIGHUP are one request, and the
     /// signal may come much later on a busy machine; nobody can ask again from a terminal that has gone.
     fn is_repeated(&self, since_first: Duration) -> bool {
-        !self.abandoned.load(Ordering::Relaxed) && since_first > MOMENT
+        !self.abandoned.load(Ordering::Relaxed) && since_first > ONE_REQUEST
     }
 }
 
@@ -139,7 +140,7 @@ static STREAMS: Mutex<Option<Streams>> = Mutex::new(None);
 /// It cannot be opened.
 pub fn prepare() -> Result<()> {
     let streams = Streams::standard().context("cannot listen for signals")?;
-    *STREAMS.lock().unwrap_or_else(PoisonError::into_inner) = Some(streams);
+    *lock(&STREAMS) = Some(streams);
     Ok(())
 }
 
@@ -190,7 +191,7 @@ pub fn answer_of<T>(
 ) -> Result<T, Unanswered> {
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        match thread.recv_timeout(left.map_or(LOOK, |left| left.min(LOOK))) {
+        match thread.recv_timeout(left.map_or(LOOK_INTERVAL, |left| left.min(LOOK_INTERVAL))) {
             Ok(answer) => return Ok(answer),
             Err(RecvTimeoutError::Disconnected) => return Err(Unanswered::Failed),
             Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
@@ -208,8 +209,8 @@ pub fn answer_of<T>(
 ///
 /// # Errors
 /// The handlers cannot be installed, or the thread cannot be started.
-pub fn listen(ending: StopBehavior) -> Result<Stop> {
-    listen_confined(ending, || {})
+pub fn listen(behavior: StopBehavior) -> Result<Stop> {
+    listen_confined(behavior, || {})
 }
 
 /// Listens for signals; returns the flag that the first one sets.
@@ -224,17 +225,17 @@ pub fn flag() -> Result<Arc<AtomicBool>> {
 ///
 /// # Errors
 /// As [`listen`].
-pub fn listen_confined(ending: StopBehavior, confine: impl FnOnce()) -> Result<Stop> {
+pub fn listen_confined(behavior: StopBehavior, confine: impl FnOnce()) -> Result<Stop> {
     match STOP.get() {
         Some((stop, _)) => Ok(stop.clone()),
-        None => Signals::catch(ending)?.watch(confine),
+        None => Signals::catch(behavior)?.watch(confine),
     }
 }
 
 /// Signals that are caught, and not handled before [`Signals::watch`].
 #[derive(Debug)]
 pub struct Signals {
-    ending: StopBehavior,
+    behavior: StopBehavior,
     caught: SignalDelivery<UnixStream, SignalOnly>,
     /// Set by the first one.
     has_come: Arc<AtomicBool>,
@@ -245,13 +246,13 @@ impl Signals {
     ///
     /// # Errors
     /// The handlers cannot be installed.
-    pub fn catch(ending: StopBehavior) -> Result<Self> {
+    pub fn catch(behavior: StopBehavior) -> Result<Self> {
         let mut signals = vec![SIGINT, SIGTERM];
-        if matches!(ending, StopBehavior::Immediate | StopBehavior::Careful) {
+        if matches!(behavior, StopBehavior::Immediate | StopBehavior::Careful) {
             signals.push(SIGQUIT);
         }
         // nohup has it ignored, which a handler would undo.
-        if ending != StopBehavior::Service && !is_ignored(SIGHUP) {
+        if behavior != StopBehavior::Service && !is_ignored(SIGHUP) {
             signals.push(SIGHUP);
         }
         let has_come = Arc::new(AtomicBool::new(false));
@@ -262,7 +263,7 @@ impl Signals {
         for signal in signals {
             signal_hook::flag::register(signal, has_come.clone()).context("cannot listen for signals")?;
         }
-        Ok(Self { ending, caught, has_come })
+        Ok(Self { behavior, caught, has_come })
     }
 
     /// Whether one has come: a command whose start takes long ends between two steps of it.
@@ -275,11 +276,11 @@ impl Signals {
     /// # Errors
     /// The thread cannot be started.
     pub fn watch(self, confine: impl FnOnce()) -> Result<Stop> {
-        let Self { ending, caught, .. } = self;
-        let prepared = STREAMS.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Self { behavior, caught, .. } = self;
+        let prepared = lock(&STREAMS).take();
         let streams = prepared.map_or_else(Streams::standard, Ok).context("cannot listen for signals")?;
         // Before anything can go wrong that somebody asks about.
-        let (stop, streams) = STOP.get_or_init(|| (Stop::new(ending), streams));
+        let (stop, streams) = STOP.get_or_init(|| (Stop::new(behavior), streams));
         confine();
         start_order::take(StartStep::Thread);
         std::thread::Builder::new()
@@ -301,18 +302,22 @@ fn is_ignored(signal: i32) -> bool {
 /// Passes requests on, and ends the program where it does not end by itself.
 fn guard(stop: &Stop, streams: &Streams, mut caught: SignalDelivery<UnixStream, SignalOnly>) {
     let mut first: Option<Instant> = None;
-    // Since when it takes nothing of what is written, without a break.
+    // Since when the reader of the output has taken nothing, without a break.
     let mut stuck_since: Option<Instant> = None;
     loop {
-        let ending = *stop.behavior();
-        let has_deadline = match ending {
+        let behavior = *stop.behavior();
+        let has_deadline = match behavior {
             StopBehavior::Immediate | StopBehavior::Prompt => true,
             StopBehavior::Report | StopBehavior::Summary => stop.abandoned.load(Ordering::Relaxed),
             StopBehavior::Careful | StopBehavior::Service => false,
         };
         let deadline = first.filter(|_| has_deadline).map(|first| first + stop.patience());
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let left = if first.is_some() { Some(left.map_or(LOOK, |left| left.min(LOOK))) } else { None };
+        let left = if first.is_some() {
+            Some(left.map_or(LOOK_INTERVAL, |left| left.min(LOOK_INTERVAL)))
+        } else {
+            None
+        };
         let mut is_asked = false;
         match streams.wait(caught.get_read(), left) {
             Ok(gone @ (Woken::Gone | Woken::ErrorUnread)) => {
@@ -333,7 +338,7 @@ fn guard(stop: &Stop, streams: &Streams, mut caught: SignalDelivery<UnixStream, 
             // Nothing ends the program any more but what looks at the flag.
             Err(_) => return,
         }
-        let ending = {
+        let behavior = {
             // Held to the end of the program, so that it becomes nothing else in between.
             let behavior = stop.behavior();
             if is_asked && *behavior == StopBehavior::Immediate {
@@ -353,7 +358,7 @@ fn guard(stop: &Stop, streams: &Streams, mut caught: SignalDelivery<UnixStream, 
         let stuck = streams.stuck();
         stuck_since = stuck.and(stuck_since.or_else(|| Some(Instant::now())));
         let stuck = stuck.filter(|_| stuck_since.is_some_and(|begun| begun.elapsed() >= STUCK));
-        let is_over = match ending {
+        let is_over = match behavior {
             StopBehavior::Immediate | StopBehavior::Prompt => {
                 is_again || since >= stop.patience() || stuck.is_some()
             }
@@ -361,7 +366,7 @@ fn guard(stop: &Stop, streams: &Streams, mut caught: SignalDelivery<UnixStream, 
                 let is_late = has_deadline && since >= stop.patience();
                 // A pager takes its time to read a report; a terminal that does not read shows none.
                 let waits = stuck == Some(StuckOutput::Terminal)
-                    || ending == StopBehavior::Summary && stuck.is_some();
+                    || behavior == StopBehavior::Summary && stuck.is_some();
                 is_again || is_late || waits
             }
             StopBehavior::Service => is_again,
@@ -371,7 +376,7 @@ fn guard(stop: &Stop, streams: &Streams, mut caught: SignalDelivery<UnixStream, 
             leave(streams);
             std::process::exit(128 + stop.signal.load(Ordering::Relaxed) as i32);
         }
-        if stuck.is_some() && matches!(ending, StopBehavior::Careful | StopBehavior::Service) {
+        if stuck.is_some() && matches!(behavior, StopBehavior::Careful | StopBehavior::Service) {
             // What it restores or stores must not wait for what it prints.
             let _ = streams.give_up_stuck();
         }
@@ -469,9 +474,9 @@ mod tests {
     fn the_late_signal_of_a_closed_terminal_is_no_second_request() {
         let stop = Stop::new(StopBehavior::Prompt);
         stop.ask(SIGTERM);
-        assert!(stop.is_repeated(MOMENT * 10) && !stop.is_repeated(MOMENT / 2));
+        assert!(stop.is_repeated(ONE_REQUEST * 10) && !stop.is_repeated(ONE_REQUEST / 2));
         stop.ask(SIGHUP);
-        assert!(!stop.is_repeated(MOMENT * 10));
+        assert!(!stop.is_repeated(ONE_REQUEST * 10));
     }
 
     #[test]

@@ -5,11 +5,9 @@ use std::error::Error;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use sonar_core::operation::Opcode;
+use sonar_core::testing::operation;
 use sonar_core::window::WindowSettings;
-use sonar_core::{
-    Application, Class, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp, Window,
-};
+use sonar_core::{Application, Class, Endpoint, Operation, ShapeId, ShapeInfo, Timestamp, Window};
 
 const SHAPES: u64 = 40;
 const APPLICATIONS: u64 = 8;
@@ -35,6 +33,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let app = |n: u64| Application { name: format!("app {n}").into(), ..Application::default() };
     let apps: Vec<_> = (0..APPLICATIONS).map(|n| Arc::new(app(n))).collect();
     let mut window = Window::new(Timestamp::from_unix(1, 0), WindowSettings::default());
+    // Made once: making it would count, too.
+    let usual = Operation {
+        transfer_ns: Some(0),
+        request_bytes: 180,
+        response_bytes: 420,
+        docs_returned: Some(3),
+        ..operation(&shapes[0], &apps[0])
+    };
     let mut random = Random(0x1234_5678_9abc_def1);
     for n in 0..operations {
         let drawn = random.next();
@@ -45,29 +51,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             start: Timestamp::from_unix_ns(start),
             end: Timestamp::from_unix_ns(start + latency),
             latency_ns: Some(latency),
-            transfer_ns: Some(0),
             client: Endpoint::v4([10, 0, 0, ((drawn >> 20) % CLIENT_HOSTS) as u8], 40_000),
-            server: Endpoint::v4([10, 0, 0, 1], 27_017),
-            role: Role::Served,
-            class: Class::User,
-            command: "find",
             shape,
             ordered_id: shape.id,
-            statements: &[],
-            statement_count: 1,
             app: &apps[((drawn >> 8) % APPLICATIONS) as usize],
-            opcode: Opcode::Msg,
-            compressor: None,
-            tls: None,
             request_id: n as u32,
-            cursor_id: None,
-            request_bytes: 180,
-            response_bytes: 420,
-            docs_returned: Some(3),
-            docs_matched: None,
-            docs_affected: None,
-            outcome: Outcome::Ok,
-            values: None,
+            ..usual
         };
         window.record(black_box(&operation));
     }

@@ -111,7 +111,7 @@ pub struct Start {
 
 /// All notices of one or several logs.
 #[derive(Clone, Debug, Default)]
-pub struct Notices {
+pub struct LogNotices {
     /// Connections accepted.
     pub accepted: u64,
     /// Connections ended.
@@ -140,7 +140,7 @@ pub struct Notices {
     pub messages_other: u64,
 }
 
-impl Notices {
+impl LogNotices {
     /// Counts an accepted connection; `open` is the number of open connections at that time.
     pub fn accept(&mut self, at: Timestamp, open: Option<u64>) {
         self.accepted += 1;

@@ -41,7 +41,8 @@ impl Shift {
     }
 }
 
-/// The Mann-Whitney test on two histograms (`statrs` has it for single values only); `None` if a side has fewer than [`MIN_CALLS`] operations.
+/// The Mann-Whitney test on two histograms (`statrs` has it for single values only); `None` if a side has fewer than
+/// [`MIN_CALLS`] operations.
 /// `dispersion` (1 or more) is the factor by which the variance exceeds that of independent operations.
 pub fn shift(a: &Histogram, b: &Histogram, dispersion: f64) -> Option<Shift> {
     let (effect, z) = ranks(a, b)?;
@@ -51,9 +52,9 @@ pub fn shift(a: &Histogram, b: &Histogram, dispersion: f64) -> Option<Shift> {
 }
 
 /// The smallest factor by which the latencies of `a` would have had to grow in `b` for a change to be reported in nine of
-/// ten cases, at significance level `alpha`; `None` if none would have been, or if a side has fewer than [`MIN_CALLS`]
+/// ten cases, for the level and the dispersion of `test`; `None` if none would have been, or if a side has fewer than [`MIN_CALLS`]
 /// operations.
-pub fn least_slower(a: &Histogram, b: &Histogram, test: Sensitivity) -> Option<f64> {
+pub fn least_latency_growth(a: &Histogram, b: &Histogram, test: Sensitivity) -> Option<f64> {
     let deviation = rank_test(a, b)?.deviation * test.dispersion.max(1.0).sqrt();
     let least = (test.z() * deviation).max(MIN_EFFECT);
     let buckets: Vec<(i32, f64)> =
@@ -87,7 +88,7 @@ pub fn least_slower(a: &Histogram, b: &Histogram, test: Sensitivity) -> Option<f
 
 /// The smallest factor by which a rate would have had to grow for a change to be reported in nine of ten cases; `None` if
 /// there are too few calls, or if it is not known how long was observed.
-pub fn least_more(a: Rate, b: Rate, alpha: f64) -> Option<f64> {
+pub fn least_rate_growth(a: Rate, b: Rate, alpha: f64) -> Option<f64> {
     if a.calls + b.calls < MIN_CALLS as f64 || a.calls <= 0.0 || a.seconds <= 0.0 || b.seconds <= 0.0 {
         return None;
     }
@@ -419,7 +420,7 @@ mod tests {
         let spread =
             |count: u64| histogram((0..count).map(|n| (1e6 * (2.0 * n as f64 / count as f64).exp2()) as u64));
         let least = |count, alpha, dispersion| {
-            least_slower(&spread(count), &spread(count), Sensitivity { alpha, dispersion })
+            least_latency_growth(&spread(count), &spread(count), Sensitivity { alpha, dispersion })
         };
         // Many: the smallest effect that counts, which is a shift by 2 × (1 - √(1 - 0.147)) octaves.
         let many = least(100_000, 0.05, 1.0).unwrap();
@@ -436,10 +437,10 @@ mod tests {
     fn the_smallest_change_of_a_rate_follows_from_its_calls() {
         let rate = |calls: f64| Rate { per_second: calls / 100.0, seconds: 100.0, calls, dispersion: 1.0 };
         // Python: ((10 + 3.2416 * math.sqrt(1 / 2)) / 10) ** 2 for 100 calls, in roots of counts.
-        let least = least_more(rate(100.0), rate(100.0), 0.05).unwrap();
+        let least = least_rate_growth(rate(100.0), rate(100.0), 0.05).unwrap();
         assert!((least - 1.511).abs() < 0.002, "{least}");
-        assert_eq!(least_more(rate(1e6), rate(1e6), 0.05), Some(MIN_FACTOR));
-        assert_eq!(least_more(rate(9.0), rate(9.0), 0.05), None);
+        assert_eq!(least_rate_growth(rate(1e6), rate(1e6), 0.05), Some(MIN_FACTOR));
+        assert_eq!(least_rate_growth(rate(9.0), rate(9.0), 0.05), None);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! `cargo bench -p sonar-decode --bench stages`
 
 use std::hint::black_box;
-use std::io::Read;
 use std::sync::Arc;
 
 use bson::doc;
@@ -16,6 +15,7 @@ use sonar_decode::capture_file::{CaptureParser, Step};
 use sonar_decode::message::{MessageBody, MessageSource, Request, Template, TemplateMatch, Templates};
 use sonar_decode::shape::Text;
 use sonar_decode::tcp::{Chunk, Close, Flow, FlowTable, Gap, Side, StreamHandler, Verdict};
+use sonar_decode::testing::fixtures::inflated;
 use sonar_decode::{Decoder, Settings, Shared, Sink, frame};
 
 fn find_of_ten_fields() -> Vec<u8> {
@@ -90,11 +90,7 @@ impl Sink for Figures {
 
 /// The frames of small operations of the recording, as packets.
 fn recording() -> Vec<u8> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/mongod-4.0-mixed/wire.pcap.gz");
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).expect("the recording");
-    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("gzip");
-    bytes
+    inflated("mongod-4.0-mixed/wire.pcap.gz")
 }
 
 fn packets(bytes: &[u8]) -> Vec<Packet<'_>> {

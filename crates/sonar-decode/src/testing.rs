@@ -2,10 +2,11 @@
 //!
 //! [`TestFrame`] is one packet with any header. [`Conversation`] is a TCP connection with right sequence numbers: say
 //! who sends what, take the packets, and then drop, double, reorder or cut them as the test needs. [`pcap`] makes a
-//! capture file of them.
+//! capture file of them. [`fixtures`] reads recordings of real servers.
 //!
 //! Checksums are 0, as the kernel leaves them in outgoing packets.
 
+pub mod fixtures;
 pub mod templates;
 
 use std::net::{IpAddr, SocketAddr};

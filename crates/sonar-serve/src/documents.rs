@@ -5,15 +5,17 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use serde::Serialize;
-use sonar_core::history::Span;
+use sonar_core::history::{EventKind, SeriesSubject, Span};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Role, ShapeId, Timestamp};
 use sonar_view::agent::AgentStatus;
 use sonar_view::changes::GapJson;
 use sonar_view::kit::{Zone, json};
+use sonar_view::past::all_series::{self, SeriesFilter};
+use sonar_view::past::events::{self, EventFilter};
 use sonar_view::past::queries::{IntervalWidth, intervals, whole};
 use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
-use sonar_view::past::{ComparedTime, HistoryView, PastError, PastIncident, shape, timeline};
+use sonar_view::past::{ComparedTime, HistoryView, PastError, PastIncident, shape, timeline, waits};
 use sonar_view::queries::json::{ObjectKind, report};
 use sonar_view::queries::{Column, Grouping, PacketOrigin, PastWindow, Selection, Sort, WindowReport};
 
@@ -25,6 +27,12 @@ use crate::reading::{BoundedReader, ReadingStopped};
 
 /// Rows of queries in an answer, without `limit`.
 const ROWS: usize = 200;
+/// Series in an answer, without `limit`; the most that it may be.
+const SERIES: usize = 100;
+const MAX_SERIES: usize = 1_000;
+/// Events in an answer, without `limit`; the most that it may be.
+const EVENTS: usize = 500;
+const MAX_EVENTS: usize = 5_000;
 /// The most intervals in an answer.
 const MAX_INTERVALS: u64 = 1_000;
 /// The length of an interval, without `width`, in seconds; the most that it may be.
@@ -48,10 +56,16 @@ pub(crate) enum DocumentKind {
     Changes,
     /// All three of a span: what changed, on one axis of time, and its queries.
     Incident,
+    /// Where the time of operations went over a span.
+    Waits,
+    /// Every stored series over a span.
+    Series,
+    /// The events of a span.
+    Events,
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Status,
         Self::Queries,
         Self::Intervals,
@@ -59,6 +73,9 @@ impl DocumentKind {
         Self::Timeline,
         Self::Changes,
         Self::Incident,
+        Self::Waits,
+        Self::Series,
+        Self::Events,
     ];
 
     /// Its address.
@@ -71,6 +88,9 @@ impl DocumentKind {
             Self::Timeline => "/api/v1/timeline",
             Self::Changes => "/api/v1/what-changed",
             Self::Incident => "/api/v1/incident",
+            Self::Waits => "/api/v1/waits",
+            Self::Series => "/api/v1/series",
+            Self::Events => "/api/v1/events",
         }
     }
 
@@ -106,6 +126,9 @@ pub(crate) fn make(
         DocumentKind::Timeline => asked.timeline(parameters, &mut out),
         DocumentKind::Changes => asked.changes(parameters, &mut out),
         DocumentKind::Incident => asked.incident(parameters, &mut out),
+        DocumentKind::Waits => asked.waits(parameters, &mut out),
+        DocumentKind::Series => asked.series(parameters, &mut out),
+        DocumentKind::Events => asked.events(parameters, &mut out),
     };
     match reader.stopped() {
         Some(ReadingStopped::TooMuch) => Err(PageProblem::new(
@@ -304,29 +327,13 @@ impl<'a> AskedDocument<'a> {
         zone: &Zone,
     ) -> Result<Selection, PageProblem> {
         let most = self.page.limits.rows;
-        let by = parameters.text("by").map_or(Ok(Grouping::Shape), |name| {
-            let stored = || Grouping::ALL.into_iter().filter(|by| *by != Grouping::Order);
-            stored().find(|by| by.name() == name).ok_or_else(|| {
-                let names: Vec<_> = stored().map(Grouping::name).collect();
-                PageProblem::wrong(
-                    "by",
-                    format!("there are no rows by {name:?}; there are: {}", names.join(" ")),
-                )
-            })
-        })?;
+        let stored = Grouping::ALL.into_iter().filter(|by| *by != Grouping::Order);
+        let by = parameters.one_of("by", stored, Grouping::name)?.unwrap_or(Grouping::Shape);
         if port.is_some() && matches!(by, Grouping::App | Grouping::Client) {
             let words = format!("rows by {} are of all servers together: leave out port, or by", by.name());
             return Err(PageProblem::wrong("port", words));
         }
-        let column = parameters.text("sort").map_or(Ok(Column::Load), |name| {
-            Column::from_name(&name).ok_or_else(|| {
-                let names: Vec<_> = Column::ALL.into_iter().map(Column::name).collect();
-                PageProblem::wrong(
-                    "sort",
-                    format!("there is no column {name:?}; there are: {}", names.join(" ")),
-                )
-            })
-        })?;
+        let column = parameters.one_of("sort", Column::ALL, Column::name)?.unwrap_or(Column::Load);
         Ok(Selection {
             by,
             role: Some(Role::Served),
@@ -345,6 +352,41 @@ impl<'a> AskedDocument<'a> {
         let span = self.span(&mut parameters, &history, zone)?;
         parameters.finish()?;
         written(timeline::report(&history, span, timeline::PARTS, zone)?.json(out))
+    }
+
+    fn waits(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let history = self.history(port(&mut parameters)?, zone)?;
+        let span = self.span(&mut parameters, &history, zone)?;
+        parameters.finish()?;
+        written(waits::report(&history, span, zone)?.json(out))
+    }
+
+    fn series(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let history = self.history(port(&mut parameters)?, zone)?;
+        let span = self.span(&mut parameters, &history, zone)?;
+        let subject = parameters.one_of("subject", SeriesSubject::ALL, SeriesSubject::name)?;
+        let filter = SeriesFilter {
+            subject,
+            text: parameters.text("filter").unwrap_or_default(),
+            limit: parameters.number("limit", 1..=MAX_SERIES)?.unwrap_or(SERIES),
+        };
+        parameters.finish()?;
+        written(all_series::report(&history, span, &filter, zone)?.json(out))
+    }
+
+    fn events(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let history = self.history(port(&mut parameters)?, zone)?;
+        let span = self.span(&mut parameters, &history, zone)?;
+        let filter = EventFilter {
+            kind: parameters.one_of("kind", EventKind::ALL.iter().copied(), EventKind::name)?,
+            text: parameters.text("filter").unwrap_or_default(),
+            limit: parameters.number("limit", 1..=MAX_EVENTS)?.unwrap_or(EVENTS),
+        };
+        parameters.finish()?;
+        written(events::report(&history, span, &filter, zone)?.json(out))
     }
 
     fn incident(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {

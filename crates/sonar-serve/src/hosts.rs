@@ -1,4 +1,4 @@
-//! From where a page may be asked: under which names of this host, and from which other pages.
+//! From where a page may be requested: under which names of this host, and from which other pages.
 
 use std::net::IpAddr;
 

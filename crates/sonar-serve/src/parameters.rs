@@ -106,6 +106,28 @@ impl Parameters {
         })
     }
 
+    /// The value of a parameter that is one of these names.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn one_of<T: Copy>(
+        &mut self,
+        parameter: &str,
+        all: impl IntoIterator<Item = T>,
+        name: impl Fn(T) -> &'static str,
+    ) -> Result<Option<T>, PageProblem> {
+        let Some(text) = self.text(parameter) else { return Ok(None) };
+        let all: Vec<T> = all.into_iter().collect();
+        let found = all.iter().copied().find(|one| name(*one) == text);
+        found.map(Some).ok_or_else(|| {
+            let names: Vec<_> = all.into_iter().map(name).collect();
+            PageProblem::wrong(
+                parameter,
+                format!("{parameter} is not {text:?}, but one of: {}", names.join(" ")),
+            )
+        })
+    }
+
     /// The value of a parameter that is a time.
     ///
     /// # Errors

@@ -19,12 +19,11 @@ use sonar_core::history::{
     SeriesValue, Span,
 };
 use sonar_core::impact::SplitMix64;
-use sonar_core::operation::{Application, Opcode, Operation};
+use sonar_core::operation::{Application, Operation};
+use sonar_core::testing::operation;
 use sonar_core::time::NS_PER_S;
 use sonar_core::time_split::{FileTotal, RowSplit, TimePart, WaitTotal};
-use sonar_core::{
-    Class, Endpoint, GroupBy, Outcome, Record, Role, Row, ShapeId, ShapeInfo, Source, Table, Timestamp,
-};
+use sonar_core::{Endpoint, GroupBy, Record, Row, ShapeId, ShapeInfo, Source, Table, Timestamp};
 use sonar_store::{SqliteHistory, StoreSettings};
 
 const DAYS: u64 = 30;
@@ -101,32 +100,15 @@ fn rows(random: &mut SplitMix64, has_splits: bool) -> Vec<Vec<Row>> {
                 let mut table = Table::of_window(GroupBy::Shape);
                 for _ in 0..calls * (80 + random.below(40)) / 100 + 1 {
                     let op = Operation {
-                        start: Timestamp::default(),
-                        end: Timestamp::default(),
                         latency_ns: Some((typical * (normal(random) * 0.4).exp()) as u64),
                         transfer_ns: Some(random.below(100_000)),
                         client: Endpoint::v4([10, 0, 0, ((number + random.below(6)) % 32) as u8], 40_000),
                         server: Endpoint::v4([0, 0, 0, 0], 27017),
-                        role: Role::Served,
-                        class: Class::User,
-                        command: "find",
-                        shape: &shape,
-                        ordered_id: shape.id,
-                        statements: &[],
-                        statement_count: 1,
                         app: &apps[((number + random.below(2)) % 16) as usize],
-                        opcode: Opcode::Msg,
-                        compressor: None,
-                        tls: None,
-                        request_id: 1,
-                        cursor_id: None,
                         request_bytes: 200 + random.below(50),
                         response_bytes: 500 + random.below(5_000),
                         docs_returned: Some(random.below(20)),
-                        docs_matched: None,
-                        docs_affected: None,
-                        outcome: Outcome::Ok,
-                        values: None,
+                        ..operation(&shape, &apps[0])
                     };
                     table.record(&Record::wire(&op));
                 }

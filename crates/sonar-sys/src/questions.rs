@@ -162,7 +162,7 @@ impl QuestionSocket {
         }
         let number = self.asked + 1;
         let socket = self.socket.as_mut().ok_or(ErrorKind::BrokenPipe)?;
-        let length = checked(question.len()).ok().filter(|_| question.len() <= MAX_BYTES);
+        let length = length_of(question.len()).ok().filter(|_| question.len() <= MAX_BYTES);
         let length = length.ok_or(ErrorKind::InvalidInput)?;
         let mut bytes = Vec::with_capacity(QUESTION_HEAD + question.len());
         bytes.extend(number.to_le_bytes());
@@ -231,7 +231,7 @@ fn head(bytes: &[u8]) -> Option<(u64, usize, usize)> {
     Some((number, length as usize, files as usize))
 }
 
-fn checked(length: usize) -> io::Result<u32> {
+fn length_of(length: usize) -> io::Result<u32> {
     u32::try_from(length).map_err(|_| ErrorKind::InvalidData.into())
 }
 
@@ -263,7 +263,7 @@ pub fn answer_all(
 
 /// Sends an answer to the question of this number.
 fn send(socket: &mut UnixStream, number: &[u8], bytes: &[u8], files: &[File]) -> io::Result<()> {
-    let lengths = [checked(bytes.len())?, files.len() as u32].map(u32::to_le_bytes);
+    let lengths = [length_of(bytes.len())?, files.len() as u32].map(u32::to_le_bytes);
     socket.write_all(&[number, &lengths[0], &lengths[1]].concat())?;
     // An answer may be large, and is not copied.
     socket.write_all(bytes)?;

@@ -9,16 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sonar_core::history::{Resolution, SeriesKey, SeriesSubject};
-use sonar_core::operation::Opcode;
+use sonar_core::testing::{SERVER, operation, thread_operation, wire_operation};
 use sonar_core::time_split::{
     ClassifiedWait, FileWait, JoinedOperation, PendingWaits, RowBlockers, SplitJoiner, ThreadOperation,
-    TimePart, TimeSplit, Waker, WireOperation,
+    TimePart, Waker, WireOperation,
 };
 use sonar_core::window::WindowSettings;
-use sonar_core::{
-    Application, Class, Endpoint, HistoryWindow, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp,
-    Window,
-};
+use sonar_core::{Application, Endpoint, HistoryWindow, Operation, ShapeId, ShapeInfo, Timestamp, Window};
 
 /// Counts the bytes that are allocated.
 struct Counting;
@@ -57,26 +54,16 @@ fn assert_alike(what: &str, said: usize, allocated: usize) {
     );
 }
 
-const SERVER: Endpoint = Endpoint::v4([10, 0, 0, 1], 27_017);
-
 fn client(number: u64) -> Endpoint {
     Endpoint::v4([10, 1, (number >> 8) as u8, number as u8], (number >> 16) as u16 + 1)
 }
 
 fn wire(number: u64, shape: &Arc<ShapeInfo>, app: &Arc<Application>) -> WireOperation {
     WireOperation {
-        server: SERVER,
         client: client(number),
-        request_id: 7,
-        start: Timestamp::from_unix_ns(number + 1_000),
-        end: Timestamp::from_unix_ns(number + 2_000),
-        latency_ns: Some(1_000),
-        was_answered: true,
-        role: Role::Served,
-        class: Class::User,
         shape: Arc::clone(shape),
-        ordered_id: ShapeId(1),
         app: Arc::clone(app),
+        ..wire_operation(7, number + 1_000)
     }
 }
 
@@ -85,35 +72,13 @@ fn thread(number: u64) -> ThreadOperation {
     let file = FileWait { inode: 1, device: 1, reads: 1, in_order: 1, bytes: 1, wait_ns: 1 };
     let waker = Waker { thread: 9, operation_start: Some(start), count: 1, wait_ns: 1 };
     ThreadOperation {
-        process: 1,
         thread: number as u32,
         thread_name: "conn12345".to_owned(),
         connection: Some((SERVER, client(number))),
-        request_id: 7,
-        opcode: 2_013,
-        received_from: start,
-        start,
-        end: Timestamp::from_unix_ns(number + 2_000),
-        preempted: None,
-        queued_before_ns: 0,
-        duration_ns: 1_000,
-        split: TimeSplit::default(),
-        switches: 1,
-        reads: 1,
-        read_bytes: 1,
-        write_bytes: 1,
-        device_bytes: 1,
-        faults: 0,
-        request_bytes: 100,
-        reply_bytes: 100,
-        is_exhaust: false,
-        is_unacknowledged: false,
-        is_pipelined: false,
         files: vec![file; 2],
-        has_all_files: true,
         wakers: vec![waker; 1],
-        has_all_wakers: true,
         woke_others: true,
+        ..thread_operation(7, number + 1_000)
     }
 }
 
@@ -194,29 +159,8 @@ fn holders_say_what_they_have_allocated() {
                 start,
                 end: start.plus_ns(latency_ns),
                 latency_ns: Some(latency_ns),
-                transfer_ns: Some(0),
                 client: client(number % 500),
-                server: SERVER,
-                role: Role::Served,
-                class: Class::User,
-                command: "find",
-                shape,
-                ordered_id: shape.id,
-                statements: &[],
-                statement_count: 1,
-                app: &app,
-                opcode: Opcode::Msg,
-                compressor: None,
-                tls: None,
-                request_id: 1,
-                cursor_id: None,
-                request_bytes: 100,
-                response_bytes: 200,
-                docs_returned: Some(1),
-                docs_matched: None,
-                docs_affected: None,
-                outcome: Outcome::Ok,
-                values: None,
+                ..operation(shape, &app)
             });
         }
         window

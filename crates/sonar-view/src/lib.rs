@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `queries` | [`queries::text`], live [`queries::live`] | [`queries::json`], CSV [`queries::csv`] |
 //! | `queries --each` | [`queries::each`] | [`queries::each`] |
-//! | `report`, `logs report`, `profiler report` | [`logs::text`] | [`logs::json`], CSV [`logs::csv`] |
+//! | `report`, `logs report`, `profiler report` | [`digest::text`] | [`digest::json`], CSV [`digest::csv`] |
 //! | `what-changed` | [`changes`] | [`changes`] |
 //! | `timeline` | [`timeline`] | [`timeline`] |
 //! | `why` | [`why`] | [`why`] |
@@ -26,19 +26,20 @@
 pub mod agent;
 pub mod changes;
 pub mod compare;
-pub mod current;
+pub mod current_op;
+pub mod digest;
 pub mod disk;
 pub mod explain;
 pub mod files;
 pub mod ftdc;
 pub mod incident;
 pub mod kit;
-pub mod logs;
 pub mod past;
 pub mod problem;
 pub mod profiler;
 pub mod queries;
 pub mod series;
+mod shown_part;
 pub mod stacks;
 pub mod timeline;
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl Declarations {
 fn the_types_of_the_web_app_are_those_of_the_documents() {
     let mut all = Declarations { config: Config::new().with_large_int("number"), ..Declarations::default() };
     let documents = [
-        all.document::<crate::logs::json::DigestDocument>(),
+        all.document::<crate::digest::json::DigestDocument>(),
         all.document::<crate::compare::ComparisonDocument<'static>>(),
         all.document::<crate::disk::run::BenchDocument<'static>>(),
         all.document::<crate::disk::compare::DiskComparisonDocument<'static>>(),
@@ -67,10 +67,13 @@ fn the_types_of_the_web_app_are_those_of_the_documents() {
         all.document::<crate::timeline::TimelineReport>(),
         all.document::<crate::incident::IncidentReport>(),
         all.document::<crate::queries::ShapeHistory>(),
+        all.document::<crate::past::waits::WaitsReport>(),
+        all.document::<crate::past::all_series::AllSeriesReport>(),
+        all.document::<crate::past::events::EventsReport>(),
         all.document::<crate::why::WhyReport>(),
         all.document::<crate::stacks::StackReport>(),
         all.document::<crate::stacks::StackComparison>(),
-        all.document::<crate::current::CurrentReportDocument<'static>>(),
+        all.document::<crate::current_op::CurrentReportDocument<'static>>(),
         all.document::<crate::explain::ExplainReportDocument<'static>>(),
         all.document::<crate::problem::ProblemDocument<'static>>(),
     ];

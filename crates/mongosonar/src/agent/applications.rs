@@ -88,8 +88,8 @@ mod tests {
     use sonar_core::Application;
     use sonar_core::figures::Share;
     use sonar_core::history::Event;
+    use sonar_core::testing::MemoryHistory;
 
-    use super::super::memory_store::MemoryStore;
     use super::super::servers::local;
     use super::*;
 
@@ -107,7 +107,8 @@ mod tests {
         let mut window = HistoryWindow::new(at(0), Resolution::TenSeconds);
         window.observe(CollectorKind::Queries, 1);
         let event = Event::new(at(5), EventKind::NewApplication, local(5), "first connection").about("shop");
-        let mut store = MemoryStore { windows: vec![window], events: vec![event], ..MemoryStore::default() };
+        let mut store =
+            MemoryHistory { windows: vec![window], events: vec![event], ..MemoryHistory::default() };
         let known = KnownApplications::read(&store, at(50)).unwrap();
         assert!(!new_at_once(&known, local(5), "shop"));
         assert!(new_at_once(&known, local(5), "pricing"));
@@ -141,7 +142,7 @@ mod tests {
         for name in ["shop", "etl", "rare"] {
             window.window.apps.add_owned(row(Subject::App(app(name)), Endpoint::default()));
         }
-        let store = MemoryStore { windows: vec![window], ..MemoryStore::default() };
+        let store = MemoryHistory { windows: vec![window], ..MemoryHistory::default() };
         let known = KnownApplications::read(&store, at(50)).unwrap();
         assert!(!new_at_once(&known, local(5), "shop") && new_at_once(&known, local(5), "etl"));
         assert!(!new_at_once(&known, local(6), "etl") && new_at_once(&known, local(6), "shop"));

@@ -7,14 +7,13 @@ mod file_work;
 mod live;
 mod log_operations;
 mod memory;
-#[cfg(test)]
-mod memory_store;
 mod notify;
 mod part_channel;
 mod process_memory;
 mod replay;
 mod servers;
 mod settings;
+pub mod status_file;
 mod store;
 mod summed_store;
 
@@ -31,12 +30,12 @@ use sonar_view::kit::{Nanos, Zone, plural};
 
 pub use self::args::{AgentArgs, EXAMPLES};
 use self::live::LivePlan;
-pub use self::live::recent_status;
 use self::replay::ReplayPlan;
 use self::settings::AgentSettings;
 use crate::args::when::now;
 use crate::confinement::{privileges, start_order};
 use crate::exit::{self, OK};
+use crate::report_output::print;
 use crate::{input, stop};
 
 /// A status that is older than this is that of an agent that stands still, in nanoseconds.
@@ -162,7 +161,7 @@ fn checked_file<'a>(config: Option<&'a Path>, loaded: &'a Result<Option<PathBuf>
 
 /// Shows what the running agent does.
 fn status(folder: &Path, json: bool) -> Result<u8> {
-    let Some(status) = live::status(folder)? else {
+    let Some(status) = status_file::read(folder)? else {
         if !folder.is_dir() {
             bail!(
                 "there is no folder {}: no agent stores there, or it was deleted under a running one, which then ends, so \
@@ -178,13 +177,7 @@ fn status(folder: &Path, json: bool) -> Result<u8> {
     if let Some(text) = silence(&status, now()) {
         eprintln!("mongosonar: {text}");
     }
-    let mut out = io::stdout().lock();
-    if json {
-        status.json(&mut out)?
-    } else {
-        status.text(&Zone::default(), &mut out)?
-    };
-    out.flush()?;
+    print(json, |out| status.json(out), |mut out| status.text(&Zone::default(), &mut out))?;
     Ok(OK)
 }
 
@@ -201,13 +194,7 @@ fn silence(status: &AgentStatus, now: Timestamp) -> Option<String> {
 }
 
 fn show(summary: &AgentSummary, json: bool) -> Result<()> {
-    let mut out = io::stdout().lock();
-    if json {
-        summary.json(&mut out)?
-    } else {
-        summary.text(&mut out)?
-    };
-    Ok(out.flush()?)
+    print(json, |out| summary.json(out), |mut out| summary.text(&mut out))
 }
 
 #[cfg(test)]

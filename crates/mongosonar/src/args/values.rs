@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use sonar_core::Class;
 use sonar_core::time_split::ConnectionSample;
-use sonar_view::queries::ClassSet;
+use sonar_view::queries::{ClassSet, Form};
 
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ClassArg {
@@ -45,6 +45,16 @@ impl ClassArg {
 pub enum ShapeArg {
     Typed,
     Plain,
+}
+
+impl ShapeArg {
+    /// The form that was asked for; without one, with the types of values.
+    pub fn form(asked: Option<Self>) -> Form {
+        match asked {
+            Some(Self::Plain) => Form::Plain,
+            Some(Self::Typed) | None => Form::Typed,
+        }
+    }
 }
 
 /// The values that are a number, a size or a time: a negative one is refused with what is accepted, instead of being

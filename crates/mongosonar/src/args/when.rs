@@ -5,6 +5,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use clap::Args;
 use sonar_core::Timestamp;
 use sonar_core::history::Span;
 use sonar_decode::log::Bound;
@@ -55,6 +56,24 @@ enum NamedDay {
     Ago(i64),
     /// The latest such day; 0 is Monday.
     Weekday(i64),
+}
+
+/// The zone in which times are shown and read.
+#[derive(Args, Debug, Default, Clone)]
+pub struct ZoneArgs {
+    /// Show times in UTC [default: as the clock of a log has them, else UTC]
+    #[arg(long, conflicts_with = "timezone", help_heading = "How to show it")]
+    pub utc: bool,
+    /// Show times in this zone: Europe/Berlin, +02:00, or local for this machine
+    #[arg(long, value_name = "ZONE", value_parser = Zone::named, help_heading = "How to show it")]
+    pub timezone: Option<Zone>,
+}
+
+impl ZoneArgs {
+    /// The zone that was asked for.
+    pub fn asked(&self) -> Option<Zone> {
+        if self.utc { Some(Zone::utc()) } else { self.timezone.clone() }
+    }
 }
 
 /// The current time.

@@ -17,9 +17,9 @@ use sonar_decode::{
     EndedClient, FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers, KeyLog, Settings,
 };
 
-use super::packets::{PacketReading, PacketTarget, ReadingShare};
+use super::capture_file::read as read_packets;
+use super::packet_times::{PacketReading, PacketTarget, ReadingShare};
 use super::plan::{CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
-use crate::queries::packets::read as read_packets;
 
 /// Rounds that wait at each place.
 const AHEAD: usize = 2;

@@ -5,7 +5,9 @@
 //! out.
 
 mod by_flow;
-mod packets;
+pub mod capture_file;
+pub mod key_log;
+mod packet_times;
 mod plan;
 
 use std::ops::ControlFlow;
@@ -16,11 +18,11 @@ use anyhow::Result;
 use sonar_core::{Operation, Packet, Timestamp};
 use sonar_decode::{Decoder, EndedClient, Settings, Shared, Sink};
 
-use self::packets::{PacketReading, PacketTarget, ReadingShare};
+use self::capture_file::read as read_packets;
+use self::packet_times::{PacketReading, PacketTarget, ReadingShare};
 pub use self::plan::{CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
-use crate::digest::in_order;
+use crate::in_order;
 use crate::input;
-use crate::queries::packets::read as read_packets;
 
 /// Smaller files are read on one thread: starting others takes longer than they save.
 const MIN_BYTES: u64 = 4 << 20;

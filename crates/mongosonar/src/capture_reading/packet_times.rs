@@ -8,9 +8,9 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, LinkType, Packet, Timestamp, WindowClock};
 use sonar_decode::{EndedClient, KeyLog, KeyLogReader, Shared};
 
+use super::capture_file::{CaptureEnd, PacketSink};
 use super::plan::{CapturePlan, CaptureRead};
 use crate::capture::applications::{self, ReadLogs};
-use crate::queries::packets::{CaptureEnd, PacketSink};
 
 /// Receives packets, and what their times mean.
 pub trait PacketTarget {

@@ -8,8 +8,8 @@ use anyhow::Result;
 use sonar_core::{Coverage, InFlightOperations, Timestamp, TlsSuite};
 use sonar_decode::{Settings, Sink};
 
+use super::capture_file::CaptureEnd;
 use crate::capture::applications::{CaptureLog, ReadLogs};
-use crate::queries::packets::CaptureEnd;
 
 /// How to read a capture file.
 pub struct CapturePlan<'a> {

@@ -1,7 +1,7 @@
 //! Requests to a helper process that keeps privileges, and its answers.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
@@ -113,6 +113,16 @@ pub fn answer_files(opened: io::Result<Vec<File>>, closer: FileCloser) -> io::Re
         Ok(files) => Ok(HelperAnswer { closer, ..answer_with(Ok(()), files)? }),
         Err(error) => answer::<()>(Err(error)),
     }
+}
+
+/// The next bytes of a question or an answer that is no JSON.
+///
+/// # Errors
+/// There are fewer.
+pub fn array<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Why the helper refuses.

@@ -3,6 +3,7 @@
 pub mod file_reading;
 pub mod helper_capabilities;
 pub mod helper_channel;
+pub mod path_bytes;
 pub mod privileges;
 pub mod reading_apart;
 pub mod start_gate;

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use sonar_view::kit::Zone;
-use sonar_view::logs::RowOrder;
+use sonar_view::digest::RowOrder;
 
 use crate::args::connection::ServerArgs;
 use crate::args::values::{ClassArg, ShapeArg, number};
-use crate::args::when::{self, When, parse_time};
+use crate::args::when::{self, When, ZoneArgs, parse_time};
 use crate::confinement::file_reading::FileReading;
 use crate::history::StoreArgs;
 use crate::outfile;
+use crate::report_output::OutputArgs;
 
 /// The commands of `mongosonar logs`.
 #[derive(Subcommand, Debug)]
@@ -160,12 +160,8 @@ pub struct CompareArgs {
     pub store: StoreArgs,
     #[command(flatten)]
     pub zone: ZoneArgs,
-    /// One JSON object
-    #[arg(long)]
-    pub json: bool,
-    /// Write a self-contained page into this file too
-    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 impl CompareArgs {
@@ -174,7 +170,8 @@ impl CompareArgs {
         let sides = [&*self.a, &*self.b];
         let files = sides.into_iter().filter(|side| span_of(side).is_none());
         let store = sides.iter().any(|side| span_of(side).is_some()).then(|| self.store.folder());
-        FileReading::of(files.chain(store).chain(self.tls_keylog.as_deref())).with_page(self.html.as_ref())
+        FileReading::of(files.chain(store).chain(self.tls_keylog.as_deref()))
+            .with_page(self.output.html.as_ref())
     }
 }
 
@@ -195,24 +192,6 @@ fn parse_sort(text: &str) -> Result<String, String> {
 
 fn sort_help() -> String {
     format!("Sort by this column: {} [default: time]", RowOrder::names().collect::<Vec<_>>().join(" "))
-}
-
-/// The zone in which times are shown and read.
-#[derive(Args, Debug, Default, Clone)]
-pub struct ZoneArgs {
-    /// Show times in UTC [default: as the clock of a log has them, else UTC]
-    #[arg(long, conflicts_with = "timezone", help_heading = "How to show it")]
-    pub utc: bool,
-    /// Show times in this zone: Europe/Berlin, +02:00, or local for this machine
-    #[arg(long, value_name = "ZONE", value_parser = Zone::named, help_heading = "How to show it")]
-    pub timezone: Option<Zone>,
-}
-
-impl ZoneArgs {
-    /// The zone that was asked for.
-    pub fn asked(&self) -> Option<Zone> {
-        if self.utc { Some(Zone::utc()) } else { self.timezone.clone() }
-    }
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ use sonar_view::queries::cut_get_mores;
 
 use super::collect::OperationCollector;
 use crate::capture::applications::CaptureLog;
+use crate::capture_reading::capture_file::CaptureEnd;
+use crate::capture_reading::key_log::{self, KeyLogFile};
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink};
 use crate::input;
-use crate::queries::key_log::{self, KeyLogFile};
-use crate::queries::packets::CaptureEnd;
 
 /// Captures, and what helps to read them.
 pub struct CaptureInputs<'a> {

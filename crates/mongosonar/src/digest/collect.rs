@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use sonar_core::{
-    Class, Digest, DigestSettings, Execution, GroupBy, Identity, InFlightOperations, Notices, ObservedParts,
-    Operation, Reading, Record, Role, Source, Timestamp,
+    Class, Digest, DigestSettings, Execution, GroupBy, Identity, InFlightOperations, LogNotices,
+    ObservedParts, Operation, Reading, Record, Role, Source, Timestamp,
 };
 use sonar_decode::entry::EntrySink;
 use sonar_decode::log::Bound;
@@ -145,7 +145,7 @@ pub struct SourceDigest {
     /// What was read.
     pub reading: Reading,
     /// What a log contains beside operations.
-    pub notices: Option<Notices>,
+    pub notices: Option<LogNotices>,
     /// A file was cut or damaged.
     pub damaged: bool,
     /// Files that were not read to their end because the command was stopped.

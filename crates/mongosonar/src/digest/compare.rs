@@ -1,6 +1,6 @@
 //! `mongosonar compare A B`.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{DigestSettings, GroupBy, Source};
 use sonar_view::compare;
+use sonar_view::digest::saved::{self, SavedDigest};
 use sonar_view::kit::Zone;
-use sonar_view::logs::saved::{self, SavedDigest};
 use sonar_view::past::DigestRows;
 use sonar_view::past::compare::{LoadedDigest, LoadedSpan, compared, source_note};
 use sonar_view::queries::ClassSet;
@@ -25,7 +25,7 @@ use crate::exit::{Interrupted, OK, TRUNCATED, WORSE, usage};
 use crate::history::{self, StoredHistory};
 use crate::input;
 use crate::input::content::{self, FileContent};
-use crate::{outfile, page, screen, stop};
+use crate::{screen, stop};
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &CompareArgs) -> Result<u8> {
@@ -56,16 +56,8 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let zone = args.zone.asked();
     let side = |loaded: &LoadedDigest, path: &Path| loaded.side(&input::name(path), zone.as_ref());
     let sides = [side(&a, &args.a), side(&b, &args.b)];
-    let mut out = BufWriter::new(io::stdout());
-    if args.json {
-        compare::json(&comparison, &sides, &mut out)?;
-    } else {
-        compare::text(&comparison, &sides, screen::width(), &mut out)?;
-    }
-    out.flush()?;
-    if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| compare::json(&comparison, &sides, out)))?;
-    }
+    let text = |out: &mut dyn Write| compare::text(&comparison, &sides, screen::width(), out);
+    args.output.write(|out| compare::json(&comparison, &sides, out), text)?;
     // The missing part may be worse, so this exit code comes first.
     Ok(match (a.damaged || b.damaged, comparison.is_worse()) {
         (true, _) => TRUNCATED,
@@ -184,7 +176,7 @@ pub fn load(path: &Path, wanted: &WantedDigest<'_>, stop: &Arc<AtomicBool>) -> R
     let SourceDigest { mut digest, notices, damaged, zone, .. } = gathered;
     // What is compared is a shape, whoever sent it.
     digest.unite_roles();
-    let host = notices.as_ref().and_then(sonar_view::logs::hosts);
+    let host = notices.as_ref().and_then(sonar_view::digest::hosts);
     Ok(LoadedDigest {
         digest,
         host,

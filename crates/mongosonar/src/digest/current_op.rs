@@ -8,11 +8,10 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Result, bail};
 use sonar_core::CurrentOperations;
 use sonar_decode::current_op::CurrentOpReader;
-use sonar_decode::profile;
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
-use sonar_view::current::{self, CurrentFileView, CurrentView};
+use sonar_view::current_op::{self, CurrentFileView, CurrentView};
 use sonar_view::kit::{Fitting, Zone, escape};
-use sonar_view::queries::{ClassSet, Form};
+use sonar_view::queries::ClassSet;
 
 use super::args::DigestArgs;
 use super::show::ROWS;
@@ -20,7 +19,9 @@ use crate::args::values::{ClassArg, ShapeArg};
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input;
 use crate::input::content::{self, FileContent};
-use crate::{outfile, page, screen};
+use crate::input::documents;
+use crate::report_output::write_page;
+use crate::screen;
 
 /// The operations of a file, and whether it is whole.
 pub struct CurrentFile {
@@ -42,7 +43,9 @@ pub fn read(path: &Path, stop: &Arc<AtomicBool>) -> Result<CurrentFile> {
     let peeked = content::peek(input, &name)?;
     let mut reader = CurrentOpReader::default();
     let damage = match peeked.content {
-        FileContent::CurrentOpBson => read_bson(peeked.reader, &mut reader),
+        FileContent::CurrentOpBson => {
+            documents::bson(peeked.reader, None, |document| reader.bson(document)).end.damage()
+        }
         _ => read_printed(peeked.reader, &mut reader),
     };
     progress.finish_and_clear();
@@ -55,59 +58,20 @@ pub fn read(path: &Path, stop: &Arc<AtomicBool>) -> Result<CurrentFile> {
 }
 
 /// Reads printed documents; returns why not to their end.
-fn read_printed(mut input: impl Read, reader: &mut CurrentOpReader) -> Option<String> {
+fn read_printed(input: impl Read, reader: &mut CurrentOpReader) -> Option<String> {
     let mut documents = Documents::default();
-    let mut buffer = vec![0u8; 1 << 18];
-    let failed = loop {
-        let got = match input.read(&mut buffer) {
-            Ok(0) => break None,
-            Ok(got) => got,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // What came before it counts.
-            Err(error) => break Some(format!("cannot be read further: {error}")),
-        };
-        let mut rest = &buffer[..got];
-        while let Some(found) = documents.next(&mut rest) {
-            match found {
-                FoundDocument::Document(document) => reader.document(document),
-                FoundDocument::Broken => reader.broken(),
-            }
-        }
-    };
+    let read = documents::printed(input, &mut documents, None, |found| match found {
+        FoundDocument::Document(document) => reader.document(document),
+        FoundDocument::Broken => reader.broken(),
+    });
     reader.cut(documents.unfinished());
-    failed.or_else(|| documents.is_cut().then(|| "it ends inside a document or array".to_owned()))
-}
-
-/// Reads BSON documents one after another; returns why not to their end.
-fn read_bson(mut input: impl Read, reader: &mut CurrentOpReader) -> Option<String> {
-    let mut document = Vec::new();
-    loop {
-        document.clear();
-        if let Err(error) = input.by_ref().take(4).read_to_end(&mut document) {
-            return Some(format!("cannot be read further: {error}"));
-        }
-        if document.is_empty() {
-            return None;
-        }
-        let length = match profile::length(&document) {
-            Ok(Some(length)) => length,
-            Ok(None) => return Some("it ends inside a document".to_owned()),
-            Err(error) => return Some(format!("no BSON document: {error}")),
-        };
-        if let Err(error) = input.by_ref().take(length as u64 - 4).read_to_end(&mut document) {
-            return Some(format!("cannot be read further: {error}"));
-        }
-        if document.len() < length {
-            return Some("it ends inside a document".to_owned());
-        }
-        reader.bson(&document);
-    }
+    read.end.damage()
 }
 
 /// What a report of other sources says of it.
 pub fn note(file: &CurrentFile, zone: &Zone) -> String {
     let cut = file.damage.as_ref().map_or_else(String::new, |damage| format!("; {damage}"));
-    format!("{}: {}{cut}.", file.name, current::sentence(&file.current, zone))
+    format!("{}: {}{cut}.", file.name, current_op::sentence(&file.current, zone))
 }
 
 /// The operations of a file that were asked for, up to `limit`.
@@ -121,10 +85,7 @@ fn view<'a>(args: &DigestArgs, file: &'a CurrentFile, limit: usize) -> CurrentVi
             && (needle.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&needle)))
     });
     view.zone = args.zone.asked().unwrap_or_default();
-    view.form = match args.shape.unwrap_or(ShapeArg::Typed) {
-        ShapeArg::Typed => Form::Typed,
-        ShapeArg::Plain => Form::Plain,
-    };
+    view.form = ShapeArg::form(args.shape);
     view
 }
 
@@ -144,12 +105,12 @@ pub fn show(args: &DigestArgs, files: &[CurrentFile]) -> Result<u8> {
             .iter()
             .map(|file| CurrentFileView { name: &file.name, view: view(args, file, all) })
             .collect();
-        outfile::write(path, |out| page::write(out, |out| current::page(&views, out)))?;
+        write_page(Some(path), |out| current_op::page(&views, out))?;
     }
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
     for (at, file) in files.iter().enumerate() {
         if args.json {
-            current::json(&view(args, file, all), &mut out)?;
+            current_op::json(&view(args, file, all), &mut out)?;
             continue;
         }
         if files.len() > 1 {
@@ -159,7 +120,7 @@ pub fn show(args: &DigestArgs, files: &[CurrentFile]) -> Result<u8> {
             writeln!(out, "{}:", escape(&file.name))?;
         }
         let view = view(args, file, args.limit.unwrap_or(ROWS));
-        current::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
+        current_op::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
     }
     out.flush()?;
     let mut is_damaged = false;

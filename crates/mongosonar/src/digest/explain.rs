@@ -7,23 +7,22 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use sonar_core::explain::ExplainedCommand;
+use sonar_decode::explain;
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
-use sonar_decode::{explain, profile};
 use sonar_view::explain::{self as view, ExplainOutput, ExplainView};
 use sonar_view::kit::{Fitting, escape};
 
 use super::args::DigestArgs;
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input::content::{self, FileContent};
-use crate::{input, outfile, page, screen};
+use crate::input::documents;
+use crate::report_output::write_page;
+use crate::{input, screen};
 
 /// The most documents that are kept of a file.
 const MAX_DOCUMENTS: usize = 1_000;
 /// The most bytes of a BSON file that are read: a document has at most 48 MB.
 const MAX_BSON: u64 = 256 << 20;
-
-/// What is wrong with a file that lacks its end.
-const CUT: &str = "it ends inside a document or array";
 
 /// What a file holds.
 pub struct ExplainFile {
@@ -55,62 +54,24 @@ pub fn read(path: &Path, stop: &Arc<AtomicBool>) -> Result<ExplainFile> {
     let (input, progress) = input::open(path, &name, stop)?;
     let peeked = content::peek(input, &name)?;
     let mut file = ExplainFile { name, explained: Vec::new(), other: 0, damage: None };
-    match peeked.content {
-        FileContent::ExplainBson => read_bson(peeked.reader, &mut file),
-        _ => read_printed(peeked.reader, &mut file),
-    }
+    let read = match peeked.content {
+        FileContent::ExplainBson => {
+            documents::bson(peeked.reader.take(MAX_BSON), None, |document| file.add(explain::bson(document)))
+        }
+        _ => documents::printed(peeked.reader, &mut Documents::default(), None, |found| {
+            file.add(match found {
+                FoundDocument::Document(document) => explain::printed(document),
+                FoundDocument::Broken => None,
+            });
+        }),
+    };
+    file.damage = read.end.damage();
     progress.finish_and_clear();
     if file.explained.is_empty() {
         let why = file.damage.map_or_else(String::new, |damage| format!(": {damage}"));
         bail!("{}: no output of explain in it could be read{why}", file.name);
     }
     Ok(file)
-}
-
-fn read_printed(mut input: impl Read, file: &mut ExplainFile) {
-    let mut documents = Documents::default();
-    let mut buffer = vec![0u8; 1 << 18];
-    loop {
-        let got = match input.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(got) => got,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => {
-                file.damage = Some(format!("cannot be read further: {error}"));
-                return;
-            }
-        };
-        let mut rest = &buffer[..got];
-        while let Some(found) = documents.next(&mut rest) {
-            file.add(match found {
-                FoundDocument::Document(document) => explain::printed(document),
-                FoundDocument::Broken => None,
-            });
-        }
-    }
-    file.damage = documents.is_cut().then(|| CUT.to_owned());
-}
-
-fn read_bson(input: impl Read, file: &mut ExplainFile) {
-    let mut bytes = Vec::new();
-    // What came before an error is read all the same.
-    let failed = input.take(MAX_BSON).read_to_end(&mut bytes).err();
-    let mut rest = bytes.as_slice();
-    while !rest.is_empty() {
-        let document = match profile::length(rest) {
-            Ok(Some(length)) => rest.get(..length),
-            _ => None,
-        };
-        let Some(document) = document else {
-            file.damage = Some(CUT.to_owned());
-            break;
-        };
-        file.add(explain::bson(document));
-        rest = &rest[document.len()..];
-    }
-    if let Some(error) = failed {
-        file.damage = Some(format!("cannot be read further: {error}"));
-    }
 }
 
 /// What a report of other sources says of it.
@@ -139,9 +100,7 @@ pub fn show(args: &DigestArgs, files: &[ExplainFile]) -> Result<u8> {
     }
     let outputs: Vec<_> =
         files.iter().flat_map(|file| file.explained.iter().map(|one| output(args, file, one))).collect();
-    if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| view::page(&outputs, out)))?;
-    }
+    write_page(args.html.as_deref(), |out| view::page(&outputs, out))?;
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
     for (at, ExplainOutput { file, view: shown }) in outputs.iter().enumerate() {
         if args.json {

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use sonar_core::{Notices, Reading, Source, Timestamp};
+use sonar_core::{LogNotices, Reading, Source, Timestamp};
 use sonar_decode::entry::{EntrySink, ParsedEntry};
 use sonar_decode::log::{LineKind, LineReader, LogReader, LogSettings, ParsedLine};
 use sonar_view::kit::{Zone, plural};
 
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
-use super::in_order::{self, in_order};
 use super::lines::{BLOCK, LineBlock, LineBlocks};
+use crate::in_order::{self, in_order};
 use crate::input::content::{self, FileContent, Peeked};
 use crate::input::log_container::LogContainer;
 use crate::input::tar;
@@ -55,7 +55,7 @@ pub struct LogsRead<S> {
     /// The counters.
     pub reading: Reading,
     /// What they hold besides operations.
-    pub notices: Notices,
+    pub notices: LogNotices,
     /// A file was cut or damaged.
     pub damaged: bool,
     /// Files that were not read to their end because the command was stopped.
@@ -453,7 +453,8 @@ fn reference(path: &Path) -> i64 {
 #[cfg(test)]
 mod tests {
     use sonar_core::{DigestSettings, GroupBy};
-    use sonar_view::logs::{DigestView, ViewOptions, json};
+    use sonar_decode::testing::fixtures::inflated;
+    use sonar_view::digest::{DigestView, ViewOptions, json};
     use sonar_view::queries::ClassSet;
 
     use super::*;
@@ -479,9 +480,7 @@ mod tests {
     fn logs() -> Vec<u8> {
         let mut all = Vec::new();
         for name in ["mongod-4.0-mixed/mongod.log.gz", "mongod-4.4-minutes/mongod.log.gz"] {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
-            let file = std::fs::File::open(path).unwrap();
-            flate2::read::MultiGzDecoder::new(file).take(600_000).read_to_end(&mut all).unwrap();
+            all.extend(inflated(name).into_iter().take(600_000));
             let end = memchr::memrchr(b'\n', &all).unwrap() + 1;
             all.truncate(end);
         }

@@ -6,15 +6,15 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use sonar_core::history::Span;
-use sonar_core::{Application, Digest, GroupBy, Notices, Reading, RowTotals, Source, Subject};
+use sonar_core::{Application, Digest, GroupBy, LogNotices, Reading, RowTotals, Source, Subject};
+use sonar_view::digest::SourceSummary;
 use sonar_view::kit::{Count, Hidden, Zone, counted_in_words, plural};
-use sonar_view::logs::SourceSummary;
 
 use super::args::JoinedReportArgs;
 use super::captures::{CaptureInputs, Captured};
 use super::collect::{OperationCollector, SourceDigest, TimeRange};
 use super::show::{ShownDigest, show};
-use super::{captures, current, explain, log_files, profiles};
+use super::{captures, current_op, explain, log_files, profiles};
 use crate::exit::usage;
 use crate::input::content::{self, FileContent};
 use crate::{input, stop};
@@ -67,7 +67,7 @@ struct JoinedSources {
     digest: Digest,
     sources: Vec<SourceSummary>,
     reading: Reading,
-    notices: Option<Notices>,
+    notices: Option<LogNotices>,
     /// Operations that are not shown, of the first source: the others see the same ones.
     hidden: Hidden,
     damaged: bool,
@@ -106,10 +106,10 @@ pub fn run(args: &JoinedReportArgs) -> Result<u8> {
     }
     TimeRange::of(args)?;
     let in_flight =
-        inputs.current.iter().map(|path| current::read(path, &stop)).collect::<Result<Vec<_>>>()?;
+        inputs.current.iter().map(|path| current_op::read(path, &stop)).collect::<Result<Vec<_>>>()?;
     if inputs.current.len() == args.files.len() {
         TimeRange::of_operations(args)?;
-        return current::show(args, &in_flight);
+        return current_op::show(args, &in_flight);
     }
     let explained =
         inputs.explained.iter().map(|path| explain::read(path, &stop)).collect::<Result<Vec<_>>>()?;
@@ -156,9 +156,9 @@ pub fn run(args: &JoinedReportArgs) -> Result<u8> {
     if let Some(read) = read_logs {
         joined.add_gathered(Source::Log, &inputs.logs, read);
     }
-    let in_flight = in_flight.iter().map(|file| current::note(file, &zone));
+    let in_flight = in_flight.iter().map(|file| current_op::note(file, &zone));
     let explained = explained.iter().flat_map(explain::notes);
-    let notes = apart(&joined.digest, &zone).into_iter().chain(mixture(&joined.digest));
+    let notes = note_of_different_times(&joined.digest, &zone).into_iter().chain(mixture(&joined.digest));
     let notes = std::mem::take(&mut joined.notes)
         .into_iter()
         .chain(notes)
@@ -238,7 +238,7 @@ fn mixture(digest: &Digest) -> Vec<String> {
 }
 
 /// A note if the sources cover different times.
-fn apart(digest: &Digest, zone: &Zone) -> Option<String> {
+fn note_of_different_times(digest: &Digest, zone: &Zone) -> Option<String> {
     let spans: Vec<_> = digest
         .total
         .sources()

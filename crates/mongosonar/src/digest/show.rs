@@ -5,15 +5,15 @@ use std::io::{self, BufWriter, Write};
 use anyhow::Result;
 use sonar_core::Source;
 use sonar_mongo::Server;
+use sonar_view::digest::{self, DigestView, Indexes, RowOrder, SourceSummary, ViewOptions};
 use sonar_view::kit::{Fitting, HiddenContext, escape};
-use sonar_view::logs::{self, DigestView, Indexes, RowOrder, SourceSummary, ViewOptions};
-use sonar_view::queries::Form;
 
 use super::args::DigestArgs;
 use super::collect::{SourceDigest, TimeRange};
 use crate::args::values::ShapeArg;
 use crate::exit::{self, OK, TRUNCATED, usage};
-use crate::{input, outfile, page, screen};
+use crate::report_output::write_page;
+use crate::{input, screen};
 
 /// The note about a server that writes a rate limit but does not apply it.
 pub const IGNORED_RATE_LIMIT: &str = "This version of Percona Server profiles every operation whatever its rateLimit (PSMDB-876, fixed in 4.4.8-9): each document counts once.";
@@ -59,10 +59,7 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: ShownDigest<'_>) 
         sort,
         limit: args.limit,
         filter: args.filter.clone().unwrap_or_default(),
-        form: match args.shape.unwrap_or(ShapeArg::Typed) {
-            ShapeArg::Typed => Form::Typed,
-            ShapeArg::Plain => Form::Plain,
-        },
+        form: ShapeArg::form(args.shape),
         zone: read.zone.clone(),
     };
     let reading = Some(&read.reading).filter(|_| sources.is_empty());
@@ -77,10 +74,10 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: ShownDigest<'_>) 
         eprintln!("mongosonar: {what}; all before it has been read");
     }
     if reading.is_none() {
-        view.notes.extend(logs::notes(&read.reading));
+        view.notes.extend(digest::notes(&read.reading));
     }
     if server.is_none() {
-        view.notes.extend(logs::assumed_weights(&read.reading));
+        view.notes.extend(digest::assumed_weights(&read.reading));
     } else if server.is_some_and(|server| server.info().ignores_rate_limit()) {
         view.notes.push(IGNORED_RATE_LIMIT.to_owned());
     }
@@ -95,19 +92,17 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: ShownDigest<'_>) 
         view.sources = vec![server.info().label()];
         view.host = Some(server.info().address.to_string());
     }
-    if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| logs::json(&view, out)))?;
-    }
+    write_page(args.html.as_deref(), |out| digest::json(&view, out))?;
     let mut out = BufWriter::with_capacity(64 * 1024, io::stdout());
     if args.json {
-        logs::json(&view, &mut out)?;
+        digest::json(&view, &mut out)?;
     } else if args.csv {
-        logs::csv(&view, &mut out)?;
+        digest::csv(&view, &mut out)?;
         let left_out = view.left_out().line(view.sample, HiddenContext::CommandLine);
         left_out.iter().for_each(|line| eprintln!("mongosonar: {line}"));
     } else {
         view.rows.truncate(args.limit.unwrap_or(ROWS));
-        logs::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
+        digest::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
     }
     out.flush()?;
     Ok(match exit::stopped().filter(|_| !read.stopped.is_empty()) {
@@ -123,7 +118,7 @@ fn indexes(view: &DigestView<'_>, server: &Server) -> Indexes {
     /// The most collections to ask about.
     const MOST: usize = 1_000;
     let mut known = Indexes::new();
-    for logs::hint::Suggestion { hint, .. } in logs::hint::all(view) {
+    for digest::index_hint::Suggestion { hint, .. } in digest::index_hint::all(view) {
         let Some((database, collection)) = hint.namespace.split_once('.') else { continue };
         if known.len() >= MOST || known.contains_key(&hint.namespace) {
             continue;

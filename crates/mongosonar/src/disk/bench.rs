@@ -3,7 +3,6 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -18,9 +17,10 @@ use super::args::{AccessArg, BenchArgs, EngineArg};
 use super::config::{self, MOST_BYTES, Options};
 use super::measure::{Bench, was_stopped};
 use super::place::{Ground, folder};
+use crate::args::when::now;
 use crate::exit::{self, OK, usage};
 use crate::stop::{self, StopBehavior};
-use crate::{outfile, page, screen};
+use crate::{report_output, screen};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &BenchArgs) -> Result<u8> {
@@ -47,9 +47,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         schema: SCHEMA,
         kind: KIND.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_ns: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)),
+        started_ns: now().unix_ns(),
         settings: settings(args, &options, engine),
         place: ground.place.clone(),
         ..BenchReport::default()
@@ -81,19 +79,14 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
 
 /// Writes what was asked for.
 fn show(args: &BenchArgs, run: &BenchReport) -> Result<()> {
-    if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| run.json(out)))?;
-    }
-    let mut out = io::stdout().lock();
-    if args.json {
-        run.json(&mut out)?;
-    } else {
+    report_output::write_page(args.html.as_deref(), |out| run.json(out))?;
+    let text = |out: &mut dyn Write| {
         if !args.quiet {
             writeln!(out)?;
         }
-        text::text(run, &mut Fitting::new(&mut out, Some(screen::reading_width())))?;
-    }
-    Ok(out.flush()?)
+        text::text(run, &mut Fitting::new(out, Some(screen::reading_width())))
+    };
+    report_output::print(args.json, |out| run.json(out), text)
 }
 
 /// mongoperf's document: of a file, of standard input, or none.

@@ -1,7 +1,7 @@
 //! `mongosonar disk check`: the facts of a machine, from its `/proc` and `/sys` or from copies of them.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -21,6 +21,7 @@ use super::place::folder;
 use super::{process, version};
 use crate::confinement::{privileges, start_order};
 use crate::exit::{OK, PROBLEM, WORSE, usage};
+use crate::report_output::print;
 use crate::servers::configuration::{ServerConfiguration, named_log};
 use crate::servers::own_files::OwnFiles;
 use crate::servers::withheld::WithheldReader;
@@ -32,15 +33,8 @@ const DEFAULT_DBPATH: &str = "/data/db";
 /// Runs the command; returns the exit code.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     let report = look(args)?;
-    let mut out = io::stdout().lock();
-    if args.json {
-        report.json(&mut out)?;
-    } else {
-        let mut out = Fitting::new(&mut out, screen::width());
-        report.text(&mut out)?;
-        out.flush()?;
-    }
-    out.flush()?;
+    let text = |out: &mut dyn Write| report.text(&mut Fitting::new(out, screen::width()));
+    print(args.json, |out| report.json(out), text)?;
     Ok(match report.worst() {
         Grade::Ok => OK,
         Grade::Warning => WORSE,

@@ -1,11 +1,10 @@
 //! Saved runs: compares two of them, and estimates how long reading takes on the disk of one.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use sonar_core::disk::estimate::Work;
-use sonar_sys::host::regular;
 use sonar_view::disk::compare::RunComparison;
 use sonar_view::disk::estimate::Estimate;
 use sonar_view::disk::run::{BenchReport, MOST_BYTES};
@@ -13,23 +12,14 @@ use sonar_view::kit::Fitting;
 
 use super::args::{BenchArgs, EstimateArgs};
 use crate::exit::{OK, usage};
+use crate::input;
 use crate::input::content::{self, FileContent};
-use crate::{outfile, page, screen};
+use crate::report_output::{print, write_page};
+use crate::screen;
 
 /// Reads a result of `disk bench --json`; - is standard input.
 pub fn read(path: &Path) -> Result<BenchReport> {
-    let mut bytes = Vec::new();
-    if path.as_os_str() == "-" {
-        io::stdin().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    } else {
-        let file =
-            regular::open_no_device(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
-        read.with_context(|| format!("cannot read {}", path.display()))?;
-    }
-    if bytes.len() as u64 > MOST_BYTES {
-        bail!("{}: longer than {} MiB, which no result of disk bench is", path.display(), MOST_BYTES >> 20);
-    }
+    let bytes = input::result_of("disk bench", path, MOST_BYTES)?;
     if bytes.iter().all(u8::is_ascii_whitespace) {
         bail!("{} is empty, and no result of `disk bench --json`", path.display());
     }
@@ -45,16 +35,10 @@ pub fn run(files: &[PathBuf], args: &BenchArgs) -> Result<u8> {
     let (a, b) = (read(a_path)?, read(b_path)?);
     let names = [a_path, b_path].map(|path| path.display().to_string());
     let comparison = RunComparison::new(&a, &b, names);
-    if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| comparison.json(&a, &b, out)))?;
-    }
-    let mut out = io::stdout().lock();
-    if args.json {
-        comparison.json(&a, &b, &mut out)?;
-    } else {
-        comparison.text(&a, &b, &mut Fitting::new(&mut out, Some(screen::reading_width())))?;
-    }
-    out.flush()?;
+    write_page(args.html.as_deref(), |out| comparison.json(&a, &b, out))?;
+    let text =
+        |out: &mut dyn Write| comparison.text(&a, &b, &mut Fitting::new(out, Some(screen::reading_width())));
+    print(args.json, |out| comparison.json(&a, &b, out), text)?;
     Ok(OK)
 }
 
@@ -80,12 +64,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<u8> {
         (None, Some(rate)) => Estimate::at_rate(&work, rate),
         _ => return Err(usage!("give a result of disk bench --json, or --rate with reads per second")),
     };
-    let mut out = io::stdout().lock();
-    if args.json {
-        estimate.json(&mut out)?;
-    } else {
-        estimate.text(&mut Fitting::new(&mut out, Some(screen::reading_width())))?;
-    }
-    out.flush()?;
+    let text = |out: &mut dyn Write| estimate.text(&mut Fitting::new(out, Some(screen::reading_width())));
+    print(args.json, |out| estimate.json(out), text)?;
     Ok(OK)
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sonar_core::disk::DiskRates;
@@ -17,6 +17,7 @@ use sonar_view::series::{DISKS, SeriesChoice};
 
 use super::args::StatArgs;
 use super::place::folder;
+use crate::args::when;
 use crate::exit::OK;
 use crate::screen;
 use crate::stop;
@@ -60,7 +61,7 @@ pub fn run(args: &StatArgs) -> Result<u8> {
         let elapsed = at.elapsed();
         at += elapsed;
         let interval = DeviceInterval::new(
-            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64),
+            when::now().unix_ns(),
             elapsed.as_secs_f64(),
             wanted.rates(&before, &now, elapsed.as_nanos() as u64),
         );

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::args::when::{When, parse_time};
+use crate::args::when::{When, ZoneArgs, parse_time};
 use crate::confinement::file_reading::FileReading;
-use crate::digest::args::ZoneArgs;
-use crate::outfile;
+use crate::report_output::OutputArgs;
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
@@ -42,7 +41,7 @@ impl FtdcCommand {
     /// What it reads and writes.
     pub fn reading(&self) -> FileReading<'_> {
         match self {
-            Self::Report(args) => FileReading::of(&args.paths).with_page(args.html.as_ref()),
+            Self::Report(args) => FileReading::of(&args.paths).with_page(args.output.html.as_ref()),
             Self::Export(args) => FileReading::of(&args.paths),
             Self::Compare(args) => FileReading::of([&args.a, &args.b]),
         }
@@ -70,15 +69,11 @@ pub struct FtdcReportArgs {
     pub range: SampleRangeArgs,
     #[command(flatten)]
     pub zone: ZoneArgs,
-    /// One JSON object instead of text
-    #[arg(long, conflicts_with = "csv")]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// CSV: one line for each figure
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-    /// Write the report as one self-contained page with charts into this file too
-    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
-    pub html: Option<PathBuf>,
 }
 
 /// The arguments of `ftdc export`.

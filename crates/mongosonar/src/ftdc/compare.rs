@@ -1,6 +1,6 @@
 //! `ftdc compare`: two servers, or one before and after.
 
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -10,6 +10,7 @@ use sonar_view::kit::Fitting;
 use super::args::{FtdcCompareArgs, SampleRangeArgs};
 use super::input;
 use crate::exit::{OK, WORSE};
+use crate::report_output::print;
 use crate::screen;
 use crate::stop::{self, StopBehavior};
 
@@ -23,13 +24,8 @@ pub fn run(args: &FtdcCompareArgs) -> Result<u8> {
     let a = read(&args.a, args.from_a, args.to_a)?;
     let b = read(&args.b, args.from_b, args.to_b)?;
     let comparison = FtdcComparison::new(&a, &b);
-    let mut out = BufWriter::new(io::stdout());
-    if args.json {
-        comparison.json(&mut out)?;
-    } else {
-        comparison.text(&mut Fitting::new(&mut out, screen::width()), &zone)?;
-    }
-    out.flush()?;
+    let text = |out: &mut dyn Write| comparison.text(&mut Fitting::new(out, screen::width()), &zone);
+    print(args.json, |out| comparison.json(out), text)?;
     Ok(match (input::exit_code(&a.reading), input::exit_code(&b.reading)) {
         (OK, OK) if comparison.is_worse() => WORSE,
         (OK, code) | (code, _) => code,

@@ -392,7 +392,7 @@ impl SampleRange {
 pub struct Repetitions {
     seen: HashSet<SampleKey>,
     order: VecDeque<SampleKey>,
-    most: usize,
+    capacity: usize,
 }
 
 impl Default for Repetitions {
@@ -402,9 +402,9 @@ impl Default for Repetitions {
 }
 
 impl Repetitions {
-    /// Remembers the last `most` samples.
-    pub fn new(most: usize) -> Self {
-        Self { seen: HashSet::new(), order: VecDeque::new(), most }
+    /// Remembers the last `capacity` samples.
+    pub fn new(capacity: usize) -> Self {
+        Self { seen: HashSet::new(), order: VecDeque::new(), capacity }
     }
 
     /// Whether the sample with that key is new.
@@ -413,7 +413,7 @@ impl Repetitions {
             return false;
         }
         self.order.push_back(key);
-        if self.order.len() > self.most
+        if self.order.len() > self.capacity
             && let Some(oldest) = self.order.pop_front()
         {
             self.seen.remove(&oldest);

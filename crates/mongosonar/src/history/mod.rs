@@ -14,8 +14,7 @@ use sonar_view::past::{HistoryView, PastError};
 pub use self::args::StoreArgs;
 pub use self::series::PastArgs;
 pub use self::steps::{HistorySteps, SteppedWindow};
-use crate::args::when::{self, WrittenEnds};
-use crate::digest::ZoneArgs;
+use crate::args::when::{self, WrittenEnds, ZoneArgs};
 pub use sonar_view::past::HistoryStep;
 
 /// A history that is only read.

@@ -1,6 +1,6 @@
 //! `disk stat --from` and `io live --from`: series of the history as a table.
 
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use clap::Args;
@@ -9,9 +9,9 @@ use sonar_view::past::series;
 use sonar_view::series::SeriesChoice;
 
 use super::{StoreArgs, StoredHistory, between, zone};
-use crate::args::when::{When, WrittenEnds, parse_time};
-use crate::digest::ZoneArgs;
+use crate::args::when::{When, WrittenEnds, ZoneArgs, parse_time};
 use crate::exit::OK;
+use crate::report_output::print;
 use crate::screen;
 
 /// Rows without `--limit`.
@@ -48,16 +48,13 @@ impl PastArgs {
         let history = stored.view()?;
         let span = between(&history, WrittenEnds { from: self.from, to: self.to }, &zone)?;
         let table = series::means(&history, span, choice, &zone)?;
-        let mut out = BufWriter::new(io::stdout());
-        if json {
-            table.json(&mut out)?;
-        } else {
-            let mut out = Fitting::new(&mut out, screen::width());
+        let text = |out: &mut dyn Write| -> Result<()> {
+            let mut out = Fitting::new(out, screen::width());
             out.sentences(history.gap_note(series::collector(choice.subject()), span, &zone)?)?;
             table.text(&mut out, &zone, limit.unwrap_or(ROWS))?;
-            out.flush()?;
-        }
-        out.flush()?;
+            Ok(out.flush()?)
+        };
+        print(json, |out| table.json(out), text)?;
         Ok(OK)
     }
 }

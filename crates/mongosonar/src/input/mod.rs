@@ -2,6 +2,7 @@
 
 pub mod colours;
 pub mod content;
+pub mod documents;
 pub mod follow;
 pub mod foreign;
 pub mod journal_export;
@@ -18,17 +19,19 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use sonar_sys::host::regular;
 use sonar_view::kit::Count;
 
+use crate::args::when::now;
 use crate::exit::{Interrupted, usage};
 use crate::input::colours::{PlainReader, has_colours};
 use crate::input::utf16::{ByteOrder, Utf8Reader};
+use crate::locking::lock;
 use crate::{exit, progress};
 
 /// The name of an input for people.
@@ -152,7 +155,7 @@ static FILES_FOR_COPIES: Mutex<Vec<io::Result<File>>> = Mutex::new(Vec::new());
 pub fn prepare_copies<'a>(paths: impl IntoIterator<Item = &'a Path>) {
     let pipes = paths.into_iter().filter(|path| is_pipe(path));
     let files = pipes.map(|_| unnamed_file(&std::env::temp_dir()));
-    FILES_FOR_COPIES.lock().unwrap_or_else(PoisonError::into_inner).extend(files);
+    lock(&FILES_FOR_COPIES).extend(files);
 }
 
 /// Whether there is something to read that can be read only once.
@@ -176,7 +179,7 @@ impl Read for Copy {
 
 /// The copy of a pipe, if [`make_rereadable`] made one.
 fn copy_of(path: &Path) -> Option<Copy> {
-    let copies = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
+    let copies = lock(&COPIES);
     copies.get(path).map(|file| Copy { file: file.clone(), position: 0 })
 }
 
@@ -198,16 +201,35 @@ pub fn make_rereadable(path: &Path, stop: &Arc<AtomicBool>) -> Result<()> {
     let mut pipe = open_raw(path, &name, stop)?.0;
     let folder = std::env::temp_dir();
     let cannot = || format!("cannot copy {name} to a temporary file in {}", folder.display());
-    let prepared = FILES_FOR_COPIES.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let prepared = lock(&FILES_FOR_COPIES).pop();
     let mut file = prepared.unwrap_or_else(|| unnamed_file(&folder)).with_context(cannot)?;
     io::copy(&mut pipe, &mut file).with_context(cannot)?;
-    COPIES.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), Arc::new(file));
+    lock(&COPIES).insert(path.to_owned(), Arc::new(file));
     Ok(())
+}
+
+/// A saved result of a command, of `most` bytes at most; - is standard input.
+///
+/// # Errors
+/// It cannot be read, or is longer.
+pub fn result_of(command: &str, path: &Path, most: u64) -> Result<Vec<u8>> {
+    let name = name(path);
+    let mut bytes = Vec::new();
+    let read = if path.as_os_str() == "-" {
+        io::stdin().take(most + 1).read_to_end(&mut bytes)
+    } else {
+        regular::open_no_device(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes))
+    };
+    read.with_context(|| format!("cannot read {name}"))?;
+    if bytes.len() as u64 > most {
+        bail!("{name}: longer than {} MiB, which no result of {command} is", most >> 20);
+    }
+    Ok(bytes)
 }
 
 /// A file in `folder` that has no name any more, and so is gone with the process.
 fn unnamed_file(folder: &Path) -> io::Result<File> {
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let nanos = now().unix_ns();
     // Whoever guesses the name only keeps it from being created.
     let path = folder.join(format!("mongosonar-{}-{}.tmp", std::process::id(), nanos));
     let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;

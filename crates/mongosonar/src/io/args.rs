@@ -9,7 +9,7 @@ use crate::args::connection::ServerArgs;
 use crate::args::values::{number, parse_duration};
 use crate::confinement::file_reading::FileReading;
 use crate::history::PastArgs;
-use crate::outfile;
+use crate::report_output::OutputArgs;
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
@@ -56,7 +56,8 @@ impl IoCommand {
         match self {
             Self::Live(args) => args.past.is_asked().then(|| FileReading::of([args.past.store.folder()])),
             Self::Report(args) => Some(
-                FileReading::of([&args.file].into_iter().chain(&args.bench)).with_page(args.html.as_ref()),
+                FileReading::of([&args.file].into_iter().chain(&args.bench))
+                    .with_page(args.output.html.as_ref()),
             ),
             Self::Compare(args) => Some(FileReading::of([&args.a, &args.b])),
             Self::Record(_) | Self::Reorder(_) => None,
@@ -173,18 +174,14 @@ pub struct IoRecordArgs {
 pub struct IoReportArgs {
     /// The recording; - is standard input
     pub file: PathBuf,
-    /// One JSON object instead of text
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// One line for each access, tab-separated, instead of the report
     #[arg(long, conflicts_with_all = ["json", "html"])]
     pub each: bool,
     /// A result of disk bench --json, to estimate reading in order and at random on that disk
     #[arg(long, value_name = "RUN.json", conflicts_with = "each")]
     pub bench: Option<PathBuf>,
-    /// Write the report as one self-contained page with charts into this file too
-    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
-    pub html: Option<PathBuf>,
     /// Show at most this many files and threads [default: 20]
     #[arg(long, value_name = "N", value_parser = number(1_usize.., 20))]
     pub limit: Option<usize>,

@@ -1,7 +1,5 @@
 //! `io compare`: two recordings side by side.
 
-use std::io::{self, BufWriter};
-
 use anyhow::Result;
 use sonar_view::files::compare::{json, text};
 use sonar_view::kit::Fitting;
@@ -9,20 +7,20 @@ use sonar_view::kit::Fitting;
 use super::args::IoCompareArgs;
 use super::report::load;
 use crate::exit::{OK, TRUNCATED};
+use crate::report_output::print;
 use crate::screen;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &IoCompareArgs) -> Result<u8> {
     let (a, b) = (load(&args.a)?, load(&args.b)?);
-    let out = BufWriter::new(io::stdout());
     let sides = [&a.recording(), &b.recording()];
     let limit = args.limit.unwrap_or(20);
-    if args.json {
-        json(sides, limit, out)?;
-    } else {
-        let names = [args.a.to_string_lossy(), args.b.to_string_lossy()];
-        text([&names[0], &names[1]], sides, limit, &mut Fitting::new(out, screen::width()))?;
-    }
+    let names = [args.a.to_string_lossy(), args.b.to_string_lossy()];
+    print(
+        args.json,
+        |out| json(sides, limit, out),
+        |out| text([&names[0], &names[1]], sides, limit, &mut Fitting::new(out, screen::width())),
+    )?;
     let mut code = OK;
     for (path, side) in [(&args.a, &a), (&args.b, &b)] {
         if let Some(damage) = &side.damage {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_core::disk::DiskRates;
@@ -23,6 +23,7 @@ use super::names::{FileNames, FileNamesQuestion};
 use super::paths::Paths;
 use super::process::{self, TracedProcesses};
 use super::totals::{FileTotals, FirstSeenFile, TotalsTable};
+use crate::args::when::now;
 use crate::confinement::start_gate::StartGate;
 use crate::exit::{OK, usage};
 use crate::screen;
@@ -291,9 +292,8 @@ impl LiveState {
                 .collect(),
             IoBy::Namespace => together(found, names),
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         FileInterval {
-            end_ns: now.as_nanos() as u64,
+            end_ns: now().unix_ns(),
             seconds: self.disks.elapsed.as_secs_f64(),
             rows,
             what: if by == IoBy::File { "files" } else { "namespaces" },

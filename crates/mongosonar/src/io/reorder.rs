@@ -34,7 +34,7 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
     let mut progress = |stage: ReorderStage, done: u64, total: u64| shown.show(stage, done, total);
     let mut out = io::stdout().lock();
     if args.clean {
-        signals.becomes(StopBehavior::Careful);
+        signals.set_behavior(StopBehavior::Careful);
         let cleaned = server.reorder_clean(&args.namespace, &stop, &mut progress)?;
         for line in cleaned.done.iter().chain(&cleaned.kept) {
             writeln!(out, "{}", escape(line))?;
@@ -67,7 +67,7 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
         return Ok(OK);
     }
     out.flush()?;
-    signals.becomes(StopBehavior::Careful);
+    signals.set_behavior(StopBehavior::Careful);
     let done = server.reorder(&plan, args.writers_stopped, &stop, &mut progress);
     shown.bar.finish_and_clear();
     // escaped: the last one is a number and a noun

@@ -16,7 +16,7 @@ use super::args::IoReportArgs;
 use super::recording::{DEVICE, HOLDS};
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input::content::{self, FileContent};
-use crate::{input, outfile, page, screen};
+use crate::{input, screen};
 
 /// The most names to keep; further files are shown by number.
 const MAX_NAMES: usize = 65_536;
@@ -80,17 +80,12 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     let bench = args.bench.as_deref().map(bench).transpose()?;
     let mut loaded = load_as(&args.file, args.pseudo_filesystems)?;
     loaded.bench = bench;
-    let pictures = if args.html.is_some() { pictures(&args.file, &loaded)? } else { Vec::new() };
-    let out = BufWriter::new(io::stdout());
+    let pictures = if args.output.html.is_some() { pictures(&args.file, &loaded)? } else { Vec::new() };
     let limit = args.limit.unwrap_or(20);
-    if args.json {
-        json(&loaded.recording(), limit, &pictures, out)?;
-    } else {
-        text(&loaded.recording(), limit, &mut Fitting::new(out, screen::width()))?;
-    }
-    if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| json(&loaded.recording(), limit, &pictures, out)))?;
-    }
+    args.output.write(
+        |out| json(&loaded.recording(), limit, &pictures, out),
+        |out| text(&loaded.recording(), limit, &mut Fitting::new(out, screen::width())),
+    )?;
     if let Some(damage) = &loaded.damage {
         eprintln!("mongosonar: {}: {damage}; all before that is shown", args.file.display());
         return Ok(TRUNCATED);

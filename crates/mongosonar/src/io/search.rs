@@ -11,13 +11,11 @@ use std::path::{Path, PathBuf};
 
 use sonar_sys::Host;
 use sonar_sys::ebpf::MAX_PROCESSES;
-use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
-use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
-use super::finder::array;
 use super::paths::Folder;
 use crate::confinement::helper_capabilities::INSPECTING;
+use crate::confinement::helper_channel::{self, HelperChannel};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::servers;
 
@@ -33,14 +31,8 @@ const ALL: u32 = 0;
 /// Finds processes called mongod.
 pub struct ServerSearch {
     local: Local,
-    remote: Option<Remote>,
-}
-
-/// The helper that searches.
-struct Remote {
-    /// Kept, so that it ends with us.
-    _helper: Helper,
-    socket: QuestionSocket,
+    /// The helper that searches.
+    remote: Option<HelperChannel>,
 }
 
 impl ServerSearch {
@@ -70,9 +62,7 @@ impl ServerSearch {
             },
             |socket| serve(local, folder, socket),
         );
-        self.remote = helper.and_then(|helper| {
-            Some(Remote { socket: QuestionSocket::new(helper.socket().ok()?), _helper: helper })
-        });
+        self.remote = helper.and_then(HelperChannel::new);
     }
 
     /// Every running mongod; where there are more than can be traced, those that get a place first.
@@ -96,27 +86,27 @@ impl ServerSearch {
 
     /// The helper's answer; `None` without a helper, or if it does not answer now: then this process finds what it can.
     fn remote(&mut self, process: u32) -> Option<Vec<u32>> {
-        ask(&mut self.remote.as_mut()?.socket, process).ok()
+        ask(self.remote.as_ref()?, process).ok()
     }
 }
 
 /// All processes; or, for one process, itself if it is chosen and nothing otherwise.
-fn ask(socket: &mut QuestionSocket, process: u32) -> io::Result<Vec<u32>> {
-    let answer = socket.ask(&process.to_ne_bytes())?.bytes;
-    let (numbers, _): (&[[u8; 4]], _) = answer.as_chunks();
-    Ok(numbers.iter().take(MAX_ANSWER).map(|number| u32::from_ne_bytes(*number)).collect())
+fn ask(helper: &HelperChannel, process: u32) -> io::Result<Vec<u32>> {
+    let (mut found, _): (Vec<u32>, _) = helper.ask(&process)?;
+    found.truncate(MAX_ANSWER);
+    Ok(found)
 }
 
 /// In the helper: answers each question.
 fn serve(search: &Local, folder: Option<&Folder>, socket: UnixStream) -> io::Result<()> {
-    answer_all(socket, |mut question| {
-        let found = match u32::from_ne_bytes(array(&mut question)?) {
+    helper_channel::serve(socket, |process: u32| {
+        let mut found = match process {
             ALL => search.all(),
             process if folder.is_none_or(|folder| search.is_chosen(process, folder)) => vec![process],
             _ => Vec::new(),
         };
-        let bytes = found.iter().take(MAX_ANSWER).flat_map(|process| process.to_ne_bytes()).collect();
-        Ok(HelperAnswer { bytes, ..HelperAnswer::default() })
+        found.truncate(MAX_ANSWER);
+        helper_channel::answer(Ok(found))
     })
 }
 
@@ -223,7 +213,6 @@ pub mod testing {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use super::testing::Proc;
     use super::*;
@@ -266,18 +255,18 @@ mod tests {
             fs::write(proc.0.join(format!("{id}/cmdline")), line).unwrap();
         }
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut ours = QuestionSocket::new(ours).with_patience(Duration::from_secs(3_600));
+        let ours = HelperChannel::over(ours);
         let host = proc.host();
         let worker = std::thread::spawn(move || {
             let folder = Folder::new(&db, &[]).unwrap();
             let search = Local { host, by_folder: true, by_path: true };
             serve(&search, Some(&folder), theirs)
         });
-        assert_eq!(ask(&mut ours, ALL).unwrap(), [7, 8]);
-        assert_eq!(ask(&mut ours, 7).unwrap(), [7]);
-        assert!(ask(&mut ours, 8).unwrap().is_empty());
+        assert_eq!(ask(&ours, ALL).unwrap(), [7, 8]);
+        assert_eq!(ask(&ours, 7).unwrap(), [7]);
+        assert!(ask(&ours, 8).unwrap().is_empty());
         proc.ends(7);
-        assert_eq!(ask(&mut ours, ALL).unwrap(), [8]);
+        assert_eq!(ask(&ours, ALL).unwrap(), [8]);
         drop(ours);
         assert_eq!(worker.join().unwrap().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }

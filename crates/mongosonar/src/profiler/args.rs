@@ -1,6 +1,5 @@
 //! The arguments of `mongosonar profiler`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,8 +9,9 @@ use sonar_mongo::{Server, Target};
 
 use crate::args::connection::ServerArgs;
 use crate::args::values::{number, parse_duration, parse_scaled};
-use crate::digest::{DigestArgs, ZoneArgs};
-use crate::outfile;
+use crate::args::when::ZoneArgs;
+use crate::digest::DigestArgs;
+use crate::report_output::OutputArgs;
 
 /// The server, as an option or, as `mongostat` takes it, as an argument.
 #[derive(Args, Debug, Clone)]
@@ -197,12 +197,8 @@ pub struct ImpactArgs {
     /// Seed of the order of the levels
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(0_u64..=u64::MAX, 1))]
     pub seed: u64,
-    /// Write the report as one self-contained page with charts into this file too
-    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
-    pub html: Option<PathBuf>,
-    /// One JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
     #[command(flatten)]
     pub connection: ServerChoice,
 }

@@ -1,7 +1,6 @@
 //! `mongosonar profiler impact`: what profiling costs here.
 
 use std::fs;
-use std::io;
 
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
@@ -15,15 +14,16 @@ use sonar_view::profiler::impact::{self, ImpactReport, Site};
 
 use super::args::ImpactArgs;
 use super::start;
+use crate::args::when::now;
 use crate::confinement::{privileges, start_order};
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::{OK, usage};
 use crate::stop::{self, StopBehavior};
-use crate::{outfile, page, progress, screen};
+use crate::{progress, screen};
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
     let target = args.connection.target()?;
-    start::open(args.html.as_deref())?;
+    start::open(args.output.html.as_deref())?;
     // It measures the length of the server's log.
     start_order::drop_privileges(true, || privileges::drop_privileges_but_reading(&[], Some(&target)));
     let signals = stop::listen(StopBehavior::Immediate)?;
@@ -52,10 +52,9 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
             escape(set)
         );
     }
-    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-    let started_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+    let started_ns = now().unix_ns();
     let line = ProgressLine(progress::line());
-    signals.becomes(StopBehavior::Careful);
+    signals.set_behavior(StopBehavior::Careful);
     if let Some(time) = args.duration {
         eprintln!(
             "{}: level {} for {}",
@@ -68,15 +67,10 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
         let long = done(long)?;
         let facts = server.facts();
         let site = Site { server: &label, host: facts.host.as_deref(), started_ns };
-        if let Some(path) = &args.html {
-            outfile::write(path, |out| page::write(out, |out| impact::long_json(&site, &long, out)))?;
-        }
-        let out = io::stdout().lock();
-        if args.json {
-            impact::long_json(&site, &long, out)?
-        } else {
-            impact::long_text(&label, &long, &mut Fitting::new(out, screen::width()))?
-        };
+        args.output.write(
+            |out| impact::long_json(&site, &long, out),
+            |out| impact::long_text(&label, &long, &mut Fitting::new(out, screen::width())),
+        )?;
         return Ok(OK);
     }
     let slices = what.clients.len() * what.variants.len() * what.rounds;
@@ -91,15 +85,10 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     run.processors = here(&facts).and(processors);
     let site = Site { server: &label, host: facts.host.as_deref(), started_ns };
     let report = ImpactReport { site, documents: what.documents, run: &run };
-    if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| impact::json(&report, out)))?;
-    }
-    let out = io::stdout().lock();
-    if args.json {
-        impact::json(&report, out)?
-    } else {
-        impact::text(&report, &mut Fitting::new(out, screen::width()))?
-    };
+    args.output.write(
+        |out| impact::json(&report, out),
+        |out| impact::text(&report, &mut Fitting::new(out, screen::width())),
+    )?;
     Ok(OK)
 }
 

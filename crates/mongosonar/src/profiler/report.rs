@@ -57,7 +57,7 @@ fn live(args: &ReportArgs, target: Target) -> Result<u8> {
     let signals = stop::listen(StopBehavior::Immediate)?;
     let stop = signals.requests().clone();
     let server = Server::connect(target, 2)?;
-    signals.becomes(StopBehavior::Prompt);
+    signals.set_behavior(StopBehavior::Prompt);
     digest::profiles_of(&args.digest, &server, |profile, collect| match args.duration {
         Some(time) => {
             eprintln!(

@@ -47,7 +47,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
             eprintln!("  {}", escape(&control::by_hand(state)));
         }
     }
-    signals.becomes(StopBehavior::Careful);
+    signals.set_behavior(StopBehavior::Careful);
     let set = set(&server, &was, &wanted, &stop);
     // Settings that an error or a signal left half done are not compared with the requested ones.
     let is_done = set.is_ok() && !stop.is_set();

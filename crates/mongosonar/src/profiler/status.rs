@@ -1,6 +1,6 @@
 //! `mongosonar profiler status`.
 
-use std::io;
+use std::io::Write;
 
 use anyhow::Result;
 use sonar_mongo::control::{self, ProfilerState};
@@ -11,6 +11,7 @@ use sonar_view::profiler::status::{self, DatabaseProfile};
 use super::args::StatusArgs;
 use crate::confinement::{privileges, start_order};
 use crate::exit::OK;
+use crate::report_output::print;
 use crate::screen;
 
 pub fn run(args: &StatusArgs) -> Result<u8> {
@@ -32,12 +33,10 @@ pub fn run(args: &StatusArgs) -> Result<u8> {
             Err(error) => return Err(error.into()),
         });
     }
-    let (label, now, out) = (server.info().label(), server.now()?, io::stdout().lock());
-    if args.json {
-        status::json(&label, &rows, now, out)?;
-    } else {
-        status::text(&label, &rows, now, &mut Fitting::new(out, screen::width()))?;
-    }
+    let (label, now) = (server.info().label(), server.now()?);
+    let text =
+        |out: &mut dyn Write| status::text(&label, &rows, now, &mut Fitting::new(out, screen::width()));
+    print(args.json, |out| status::json(&label, &rows, now, out), text)?;
     Ok(OK)
 }
 

@@ -30,7 +30,7 @@ pub fn run(args: &TailArgs) -> Result<u8> {
     let server = Server::connect(target, 2)?;
     let tailing = Tailing { databases: args.databases.db.clone(), last: args.lines };
     let mut tail = server.tail(&tailing, &stop)?;
-    signals.becomes(StopBehavior::Prompt);
+    signals.set_behavior(StopBehavior::Prompt);
     let mut out = Out {
         to: BufWriter::with_capacity(64 * 1024, io::stdout().lock()),
         json: args.json,

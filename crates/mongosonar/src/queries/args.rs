@@ -7,16 +7,15 @@ use clap::{Args, ValueEnum};
 use sonar_core::time_split::ConnectionSample;
 use sonar_core::window::WindowSettings;
 use sonar_decode::{Ports, Settings};
-use sonar_view::logs::RowOrder;
+use sonar_view::digest::RowOrder;
 use sonar_view::queries::Column;
 
 use crate::args::connection::{PortlessServerArgs, SERVER_OPTIONS};
 use crate::args::values::{ClassArg, ShapeArg, number, parse_connections, parse_duration};
-use crate::args::when::{When, parse_time};
+use crate::args::when::{When, ZoneArgs, parse_time};
 use crate::capture::args::{EncryptedArg, Range, SourceArg, parse_ports, reads_sockets};
 use crate::capture::rotate::{Rotation, parse_rotation};
 use crate::confinement::file_reading::FileReading;
-use crate::digest::args::ZoneArgs;
 use crate::history::StoreArgs;
 use crate::outfile;
 

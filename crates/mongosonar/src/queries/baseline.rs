@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Baseline, DigestSettings};
 use sonar_sys::helper::{Helper, name_process};
+use sonar_view::digest::saved::{self, SavedDigest};
+use sonar_view::digest::{self, DigestView, ViewOptions};
 use sonar_view::kit::Zone;
-use sonar_view::logs::saved::{self, SavedDigest};
-use sonar_view::logs::{self, DigestView, ViewOptions};
 use sonar_view::past::baseline::{BaselineInput, NotedBaseline, around};
 use sonar_view::past::compare::LoadedDigest;
 use sonar_view::queries::{ClassSet, Selection};
@@ -20,7 +20,7 @@ use super::QueriesArgs;
 use crate::args::when::{Against, WrittenEnds, now, parse_against};
 use crate::confinement::file_reading::FileReading;
 use crate::confinement::start_order::{self, StartStep};
-use crate::digest::{self, WantedDigest};
+use crate::digest::{self as report, WantedDigest};
 use crate::exit::{self, usage};
 use crate::history::{StoredHistory, between};
 use crate::{input, stop};
@@ -67,7 +67,7 @@ fn load_from(args: &QueriesArgs, path: &Path, classes: ClassSet) -> Result<Arc<B
 fn read(path: &Path, classes: ClassSet, stop: &Arc<AtomicBool>) -> Result<BaselineInput> {
     let name = input::name(path);
     let settings = DigestSettings { by: Baseline::BY, points: false };
-    let loaded = digest::load(path, &WantedDigest { settings, classes, key_log: None }, stop)?;
+    let loaded = report::load(path, &WantedDigest { settings, classes, key_log: None }, stop)?;
     loaded.refuse_other_rules(&name, Some(RULES_VERSION))?;
     let LoadedDigest { digest, source, is_whole, .. } = loaded;
     if digest.settings.by != Baseline::BY {
@@ -125,7 +125,7 @@ fn answer(read: Result<BaselineInput>, mut out: impl Write) -> io::Result<()> {
     match read {
         Ok(BaselineInput { digest, source, is_complete, .. }) => {
             out.write_all(&[if is_complete { WHOLE } else { PARTIAL }])?;
-            logs::json(&DigestView::new(&digest, source, &ViewOptions::default()), &mut out)?;
+            digest::json(&DigestView::new(&digest, source, &ViewOptions::default()), &mut out)?;
         }
         Err(error) => {
             out.write_all(&[if exit::code(&error) == exit::USAGE { USAGE } else { FAILED }])?;
@@ -147,12 +147,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use sonar_core::{Row, Subject};
+    use sonar_decode::testing::fixtures::fixture;
 
     use super::*;
 
     #[test]
     fn what_another_process_has_read_arrives_as_it_was() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/mongod-4.0-mixed");
+        let root = fixture("mongod-4.0-mixed");
         let path = root.join("wire.pcap.gz");
         // What a baseline compares: calls, errors and latencies of each shape.
         let rows = |input: &BaselineInput| {

@@ -11,12 +11,12 @@ use sonar_view::kit::Zone;
 use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::QueriesArgs;
-use super::key_log::{self, KeyLogFile};
 use super::output::QueriesOutput;
-use super::packets::CaptureEnd;
 use super::server_names::ServerNames;
 use crate::capture::OperationListener;
 use crate::capture::applications::CaptureLog;
+use crate::capture_reading::capture_file::CaptureEnd;
+use crate::capture_reading::key_log::{self, KeyLogFile};
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
 use crate::confinement::start_gate::StartGate;
 use crate::exit::{self, OK, TRUNCATED};

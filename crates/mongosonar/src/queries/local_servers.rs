@@ -1,23 +1,23 @@
 //! The servers of this host while a capture runs: where they listen, and which of their processes have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read};
+use std::io;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use sonar_core::Timestamp;
 use sonar_decode::EndedServer;
 use sonar_sys::Host;
-use sonar_sys::helper::Helper;
 use sonar_sys::host::listeners::Listener;
 use sonar_sys::interfaces;
 use sonar_sys::privileges::Duty;
-use sonar_sys::questions::{HelperAnswer, QuestionSocket, answer_all};
 
 use crate::args::when::now;
 use crate::confinement::helper_capabilities::INSPECTING;
+use crate::confinement::helper_channel::{self, HelperChannel};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::servers::{self, ListeningPort};
 
@@ -34,7 +34,7 @@ const MAX_PROCESSES: usize = 1 << 20;
 /// The most servers that are followed.
 const MAX_SERVERS: usize = 1_024;
 /// The most ports, the most ends and the most addresses in one answer of the helper.
-const MAX_ANSWER: u16 = 4_096;
+const MAX_ANSWER: usize = 4_096;
 
 /// A process that listens on a port.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,9 +49,10 @@ struct ListeningServer {
 type OtherNetwork = Option<BTreeSet<IpAddr>>;
 
 /// A port whose server has ended, and when its connections were silent.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SilentPort {
     port: u16,
+    #[serde(with = "unix_ns")]
     at: Timestamp,
     /// Where the server was.
     network: OtherNetwork,
@@ -61,7 +62,7 @@ pub struct SilentPort {
 }
 
 /// Where a process listens.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ListeningAt {
     /// The process.
     pub pid: u32,
@@ -72,7 +73,7 @@ pub struct ListeningAt {
 }
 
 /// The addresses of this host, and where its servers listen.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ListeningServers {
     /// Besides loopback.
     pub addresses: Vec<IpAddr>,
@@ -94,7 +95,7 @@ fn all(found: &[Listener]) -> Vec<ListeningAt> {
 }
 
 /// What a look has found.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ServerNews {
     /// The ports that servers listen on now.
     pub ports: Vec<u16>,
@@ -239,11 +240,16 @@ impl LocalServerSearch {
     }
 }
 
+/// Asks the helper for what it finds now.
+#[derive(Debug, Serialize, Deserialize)]
+struct SearchRequest {
+    /// The answer before did not arrive in time.
+    missed: bool,
+}
+
 /// The helper that looks for servers.
 struct SearchHelper {
-    /// Kept so that it ends with this process; `None` in tests.
-    _process: Option<Helper>,
-    socket: QuestionSocket,
+    channel: HelperChannel,
     /// Whether the last answer did not come in time: what it says is asked for again.
     missed: bool,
 }
@@ -251,19 +257,19 @@ struct SearchHelper {
 impl SearchHelper {
     /// What it finds now; `None` if it does not answer now.
     fn look(&mut self) -> Option<ServerNews> {
-        let answer = self.socket.ask(&[u8::from(self.missed)]);
+        let answer = self.channel.ask(&SearchRequest { missed: self.missed });
         self.missed = answer.is_err();
-        ServerNews::read(&mut answer.ok()?.bytes.as_slice()).ok()
+        answer.ok().map(|(news, _)| news)
     }
 }
 
 /// In the helper: answers with what `look` finds, together with the answer before if that was missed.
 fn serve(socket: UnixStream, mut look: impl FnMut() -> ServerNews) -> io::Result<()> {
     let mut told = ServerNews::default();
-    answer_all(socket, |question| {
+    helper_channel::serve(socket, |request: SearchRequest| {
         let before = std::mem::take(&mut told);
-        told = if question == [1] { before.followed_by(look()) } else { look() };
-        Ok(HelperAnswer { bytes: told.to_bytes(), ..HelperAnswer::default() })
+        told = if request.missed { before.followed_by(look()) } else { look() }.bounded();
+        helper_channel::answer(Ok(&told))
     })
 }
 
@@ -276,97 +282,41 @@ fn helper() -> Option<SearchHelper> {
         let mut known = KnownProcesses::default();
         serve(socket, || known.look(&Host::live(), now()))
     })?;
-    let socket = QuestionSocket::new(process.socket().ok()?);
-    Some(SearchHelper { _process: Some(process), socket, missed: false })
+    Some(SearchHelper { channel: HelperChannel::new(process)?, missed: false })
 }
 
 impl ServerNews {
     /// What this look and the next one have found.
     fn followed_by(mut self, next: Self) -> Self {
         self.ended.extend(next.ended);
-        self.ended.truncate(usize::from(MAX_ANSWER));
+        self.ended.truncate(MAX_ANSWER);
         Self { ports: next.ports, ended: self.ended, found: next.found.or(self.found) }
     }
 
-    /// For the socket of the helper: the ports, the ends and the addresses, each behind their number.
-    fn to_bytes(&self) -> Vec<u8> {
-        let count = |all: usize| u16::try_from(all).unwrap_or(MAX_ANSWER).min(MAX_ANSWER);
-        let (ports, ended) = (count(self.ports.len()), count(self.ended.len()));
-        let mut bytes = ports.to_le_bytes().to_vec();
-        bytes.extend(self.ports.iter().take(usize::from(ports)).flat_map(|port| port.to_le_bytes()));
-        bytes.extend(ended.to_le_bytes());
-        for one in self.ended.iter().take(usize::from(ended)) {
-            bytes.extend(one.port.to_le_bytes());
-            bytes.extend(one.at.unix_ns().to_le_bytes());
-            bytes.extend([one.is_at_host, one.network.is_some()].map(u8::from));
-            let network = || one.network.iter().flatten();
-            bytes.extend(count(network().count()).to_le_bytes());
-            network().for_each(|address| bytes.extend(octets(*address)));
+    /// With no more than an answer may have.
+    fn bounded(mut self) -> Self {
+        self.ports.truncate(MAX_ANSWER);
+        self.ended.truncate(MAX_ANSWER);
+        if let Some(found) = &mut self.found {
+            found.addresses.truncate(MAX_ANSWER);
+            found.listening.truncate(MAX_ANSWER);
         }
-        bytes.push(u8::from(self.found.is_some()));
-        let Some(found) = &self.found else { return bytes };
-        let (addresses, listening) = (count(found.addresses.len()), count(found.listening.len()));
-        bytes.extend(addresses.to_le_bytes());
-        for one in found.addresses.iter().take(usize::from(addresses)) {
-            bytes.extend(octets(*one));
-        }
-        bytes.extend(listening.to_le_bytes());
-        for one in found.listening.iter().take(usize::from(listening)) {
-            bytes.extend(one.pid.to_le_bytes());
-            bytes.extend(one.port.to_le_bytes());
-            bytes.extend(octets(one.ip));
-        }
-        bytes
-    }
-
-    fn read(from: &mut impl Read) -> io::Result<Self> {
-        let ports = (0..read_u16(from)?).map(|_| read_u16(from)).collect::<io::Result<_>>()?;
-        let ended = (0..read_u16(from)?).map(|_| {
-            let port = read_u16(from)?;
-            let (mut time, mut flags) = ([0; 8], [0; 2]);
-            from.read_exact(&mut time)?;
-            from.read_exact(&mut flags)?;
-            let [is_at_host, is_elsewhere] = flags.map(|flag| flag != 0);
-            let network = (0..read_u16(from)?).map(|_| read_address(from)).collect::<io::Result<_>>()?;
-            let at = Timestamp::from_unix_ns(u64::from_le_bytes(time));
-            Ok(SilentPort { port, at, network: is_elsewhere.then_some(network), is_at_host })
-        });
-        let ended = ended.collect::<io::Result<_>>()?;
-        let mut has_found = [0];
-        from.read_exact(&mut has_found)?;
-        if has_found == [0] {
-            return Ok(Self { ports, ended, found: None });
-        }
-        let addresses = (0..read_u16(from)?).map(|_| read_address(from)).collect::<io::Result<_>>()?;
-        let listening = (0..read_u16(from)?).map(|_| {
-            let mut pid = [0; 4];
-            from.read_exact(&mut pid)?;
-            let port = read_u16(from)?;
-            Ok(ListeningAt { pid: u32::from_le_bytes(pid), port, ip: read_address(from)? })
-        });
-        let listening = listening.collect::<io::Result<_>>()?;
-        Ok(Self { ports, ended, found: Some(ListeningServers { addresses, listening }) })
+        self
     }
 }
 
-/// An address, as one of IPv6.
-fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
+/// Times, as nanoseconds since 1970.
+mod unix_ns {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use sonar_core::Timestamp;
+
+    pub fn serialize<S: Serializer>(at: &Timestamp, writer: S) -> Result<S::Ok, S::Error> {
+        at.unix_ns().serialize(writer)
     }
-}
 
-fn read_address(from: &mut impl Read) -> io::Result<IpAddr> {
-    let mut octets = [0; 16];
-    from.read_exact(&mut octets)?;
-    Ok(IpAddr::from(octets).to_canonical())
-}
-
-fn read_u16(from: &mut impl Read) -> io::Result<u16> {
-    let mut bytes = [0; 2];
-    from.read_exact(&mut bytes)?;
-    Ok(u16::from_le_bytes(bytes))
+    pub fn deserialize<'de, D: Deserializer<'de>>(reader: D) -> Result<Timestamp, D::Error> {
+        Ok(Timestamp::from_unix_ns(u64::deserialize(reader)?))
+    }
 }
 
 #[cfg(test)]
@@ -399,19 +349,18 @@ mod tests {
                 }),
             },
         ] {
-            let bytes = news.to_bytes();
-            assert_eq!(ServerNews::read(&mut bytes.as_slice()).unwrap(), news);
-            for cut in 0..bytes.len() {
-                assert!(ServerNews::read(&mut &bytes[..cut]).is_err(), "{cut}");
-            }
+            let text = serde_json::to_string(&news).unwrap();
+            assert_eq!(serde_json::from_str::<ServerNews>(&text).unwrap(), news);
         }
+        let all = ServerNews { ports: vec![7; 2 * MAX_ANSWER], ..ServerNews::default() };
+        assert_eq!(all.bounded().ports.len(), MAX_ANSWER);
     }
 
     #[test]
     fn what_was_said_too_late_is_said_again_and_nothing_twice() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let socket = QuestionSocket::new(ours).with_patience(Duration::from_millis(20));
-        let mut helper = SearchHelper { _process: None, socket, missed: false };
+        let channel = HelperChannel::impatient(ours, Duration::from_millis(20));
+        let mut helper = SearchHelper { channel, missed: false };
         // Nobody answers yet.
         assert_eq!(helper.look(), None);
         let mut looks = 0..;

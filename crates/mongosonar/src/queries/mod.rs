@@ -3,11 +3,9 @@
 pub mod args;
 mod baseline;
 mod file;
-pub mod key_log;
 pub mod live;
 mod local_servers;
 mod output;
-pub mod packets;
 mod past;
 mod replay;
 mod server_names;
@@ -17,7 +15,7 @@ pub use self::args::QueriesArgs;
 use anyhow::Result;
 use sonar_core::Role;
 use sonar_view::kit::Zone;
-use sonar_view::queries::{Column, Form, Grouping, Selection, Sort};
+use sonar_view::queries::{Column, Grouping, Selection, Sort};
 
 use self::args::{ByArg, RoleArg};
 use crate::args::values::{ClassArg, ShapeArg};
@@ -75,10 +73,7 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
             RoleArg::Issued => Some(Role::Issued),
             RoleArg::All => None,
         },
-        form: match args.shape.unwrap_or(ShapeArg::Typed) {
-            ShapeArg::Typed => Form::Typed,
-            ShapeArg::Plain => Form::Plain,
-        },
+        form: ShapeArg::form(args.shape),
         text: args.filter.clone().unwrap_or_default(),
         sort: Sort { column, reverse: false },
         limit: args.limit,

@@ -4,8 +4,8 @@ use std::io::{self, BufWriter, Stdout, Write};
 
 use anyhow::Result;
 use sonar_core::{Coverage, Digest, DigestSettings, GroupBy, Operation, Outcome, Record, Source, Window};
+use sonar_view::digest::{self, DigestView, ViewOptions};
 use sonar_view::kit::{Fitting, Hidden, HiddenContext};
-use sonar_view::logs::{self, DigestView, ViewOptions};
 use sonar_view::queries::json::ObjectKind;
 use sonar_view::queries::{
     Grouping, PacketOrigin, PastWindow, Selection, ServerState, Silence, WindowReport, cut_get_mores,
@@ -17,6 +17,7 @@ use crate::capture::OperationListener;
 use crate::exit::usage;
 use crate::outfile::OutFile;
 use crate::{screen, stop};
+use sonar_sys::Host;
 
 /// Lines of a summary beside its rows: its head, what is not shown, what was lost, and the prompt of the shell.
 const BESIDE_ROWS: usize = 14;
@@ -168,18 +169,18 @@ impl QueriesOutput {
                 let (notes, sample) = (self.notes.iter().cloned().chain(cut).collect(), window.sample);
                 let mut view = DigestView { coverage, sources, host, hidden, notes, sample, ..view };
                 if let Some(page) = page {
-                    page.write(|out| crate::page::write(out, |out| logs::json(&view, out)))
+                    page.write(|out| crate::page::write(out, |out| digest::json(&view, out)))
                         .map_err(io::Error::other)?;
                 }
                 match self.format {
-                    OutputFormat::Json => logs::json(&view, &mut self.out)?,
+                    OutputFormat::Json => digest::json(&view, &mut self.out)?,
                     OutputFormat::Csv => {
-                        logs::csv(&view, &mut self.out)?;
+                        digest::csv(&view, &mut self.out)?;
                         self.hidden = view.left_out();
                     }
                     OutputFormat::Table => {
                         view.rows.truncate(wanted.limit.unwrap_or(crate::digest::ROWS));
-                        logs::text(&view, &mut Fitting::new(&mut self.out, self.width))?;
+                        digest::text(&view, &mut Fitting::new(&mut self.out, self.width))?;
                     }
                 }
             }
@@ -303,8 +304,8 @@ fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<DigestOutput> 
     let settings = DigestSettings { by, points: args.html.is_some() };
     let (host, sources) = match &args.read {
         Some(path) => (None, vec![crate::input::name(path)]),
-        None if args.interface.is_empty() => (hostname(), vec!["all interfaces".to_owned()]),
-        None => (hostname(), args.interface.clone()),
+        None if args.interface.is_empty() => (Host::live().name(), vec!["all interfaces".to_owned()]),
+        None => (Host::live().name(), args.interface.clone()),
     };
     Ok(DigestOutput {
         digest: Digest::new(settings),
@@ -314,12 +315,6 @@ fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<DigestOutput> 
         weight: args.sample.unwrap_or(1),
         page: args.html.as_deref().map(OutFile::open).transpose()?,
     })
-}
-
-/// The name of this host.
-fn hostname() -> Option<String> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

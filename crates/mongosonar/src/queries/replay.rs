@@ -13,11 +13,11 @@ use sonar_decode::{Decoder, KeyLogReader, Settings, Shared};
 use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::{INTERVAL, QueriesArgs};
-use super::key_log::{self, KeyLogFile};
 use super::live::{CaptureView, WindowFeed, on_screen};
-use super::packets::{self, CaptureEnd, PacketSink};
 use crate::args::when::now;
 use crate::capture::{Joiner, Pipeline, WindowLayout};
+use crate::capture_reading::capture_file::{self, CaptureEnd, PacketSink};
+use crate::capture_reading::key_log::{self, KeyLogFile};
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit::OK;
 use crate::exit::usage;
@@ -111,7 +111,7 @@ impl Replay {
             self.first = None;
             let path = self.path.clone();
             let stop = self.stop.clone();
-            let end = packets::read(&path, &stop, &mut self)?;
+            let end = capture_file::read(&path, &stop, &mut self)?;
             // Ctrl-C may come before the first packet.
             if self.is_over() {
                 break;

@@ -16,7 +16,7 @@ use sonar_store::SqliteHistory;
 use sonar_view::agent::AgentStatus;
 
 use super::token_file;
-use crate::agent;
+use crate::agent::status_file;
 use crate::args::when;
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit;
@@ -99,6 +99,6 @@ impl PageHistory for ServedStore {
     }
 
     fn agent(&self) -> Result<Option<AgentStatus>, String> {
-        agent::recent_status(&self.folder, self.now()).map_err(|error| exit::message(&error))
+        status_file::read_recent(&self.folder, self.now()).map_err(|error| exit::message(&error))
     }
 }

@@ -8,6 +8,7 @@ use sonar_core::files::ThreadRole;
 
 use crate::args::values::{number, parse_duration};
 use crate::outfile;
+use crate::report_output::OutputArgs;
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
@@ -102,12 +103,8 @@ pub struct StacksCompareArgs {
     /// A later result
     #[arg(value_name = "B")]
     pub after: PathBuf,
-    /// One JSON object instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// Write the comparison as one self-contained page into this file too
-    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// How stacks are printed.

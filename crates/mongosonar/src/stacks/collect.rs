@@ -169,7 +169,7 @@ impl<'a> StackCollector<'a> {
             state: sample.state,
             call,
             frames: frames.collect(),
-            cut: stack.end.reason().map(Arc::from),
+            cut: stack.end.cut_reason().map(Arc::from),
         };
         self.table.add(key, sample.thread);
     }

@@ -1,17 +1,16 @@
 //! `stacks compare`: two saved results side by side.
 
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
-use sonar_sys::host::regular;
+use anyhow::{Result, anyhow};
 use sonar_view::kit::{About, Fitting};
 use sonar_view::stacks::{MOST_BYTES, StackComparison, StackReport};
 
 use super::args::StacksCompareArgs;
 use crate::exit::{OK, usage};
 use crate::input::content::FileContent;
-use crate::{input, input::content, outfile, page, screen};
+use crate::{input, input::content, screen};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &StacksCompareArgs) -> Result<u8> {
@@ -27,32 +26,15 @@ pub fn run(args: &StacksCompareArgs) -> Result<u8> {
         &after,
         About::of_sides([&before, &after].map(|side| side.about.host.as_deref()), names.to_vec()),
     );
-    let mut out = io::stdout().lock();
-    if args.json {
-        comparison.json(&mut out)?;
-    } else {
-        comparison.text(&mut Fitting::new(&mut out, Some(screen::reading_width())))?;
-    }
-    out.flush()?;
-    if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| comparison.json(out)))?;
-    }
+    let text = |out: &mut dyn Write| comparison.text(&mut Fitting::new(out, Some(screen::reading_width())));
+    args.output.write(|out| comparison.json(out), text)?;
     Ok(OK)
 }
 
 /// Reads a result of `stacks --format json`; - is standard input.
 fn read(path: &Path) -> Result<StackReport> {
     let name = input::name(path);
-    let mut bytes = Vec::new();
-    let read = if path.as_os_str() == "-" {
-        io::stdin().take(MOST_BYTES + 1).read_to_end(&mut bytes)
-    } else {
-        regular::open_no_device(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
-    };
-    read.with_context(|| format!("cannot read {name}"))?;
-    if bytes.len() as u64 > MOST_BYTES {
-        bail!("{name}: longer than {} MiB, which no result of stacks is", MOST_BYTES >> 20);
-    }
+    let bytes = input::result_of("stacks", path, MOST_BYTES)?;
     StackReport::read(&bytes).map_err(|why| match FileContent::of(&bytes) {
         foreign @ FileContent::Foreign(_) => anyhow!("{name}: {}", content::advice(foreign)),
         _ => anyhow!("{name}: {why}"),

@@ -29,9 +29,9 @@ use super::helper_socket::HelperSocket;
 use super::mapped;
 use crate::capture::args::Range as PortRange;
 use crate::confinement::helper_capabilities::{FOLLOWING_STARTS, FOLLOWING_STARTS_BY_MAPS, SAMPLING};
+use crate::confinement::helper_channel::array;
 use crate::confinement::privileges::{self, HelperTask};
 use crate::confinement::start_order::{self, StartStep};
-use crate::io::finder::array;
 use crate::locking::lock;
 use crate::servers;
 

@@ -11,7 +11,6 @@ mod mapped;
 pub mod shared;
 pub mod symbols;
 
-use std::fs;
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -33,8 +32,10 @@ use crate::confinement::start_order;
 use crate::exit::OK;
 use crate::io::process::process_namespace_problem;
 use crate::outfile::OutFile;
+use crate::report_output::write_opened_page;
 use crate::stop::{self, StopBehavior};
 use crate::{confinement::privileges, page, screen};
+use sonar_sys::Host;
 
 /// How long to sleep at most before checking whether to stop.
 const NAP: Duration = Duration::from_millis(50);
@@ -55,7 +56,7 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     let source = StackSource::start(RunningProgram::now(process.pid).context("the process has ended")?)?;
     let begun = now();
     let span = Span { from: begun, to: begun };
-    let about = About::new(hostname(), vec![format!("process {}", process.pid)], Some(span));
+    let about = About::new(Host::live().name(), vec![format!("process {}", process.pid)], Some(span));
     let mut collector = StackCollector::new(args, source, StackReport::new(about, process))?;
     // It opens a file, which is not possible later.
     ResourceUsage::now()?;
@@ -89,10 +90,8 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     collector.missing(args.snapshots(), why);
     let mut report = collector.finish(ResourceUsage::now()?.processor().as_secs_f64());
     report.about.end_ns = Some(now().unix_ns());
+    write_opened_page(html.as_ref(), |out| report.json(out))?;
     show(args, &report)?;
-    if let Some(file) = html {
-        file.write(|out| page::write(out, |out| report.json(out)))?;
-    }
     Ok(OK)
 }
 
@@ -111,9 +110,4 @@ fn show(args: &StacksArgs, report: &StackReport) -> Result<()> {
     }
     out.flush()?;
     Ok(())
-}
-
-fn hostname() -> Option<String> {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    Some(name.trim_end().to_owned())
 }

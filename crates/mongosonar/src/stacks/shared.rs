@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use sonar_decode::stacks::{SharedImage, TableBudget};
 
 use crate::input::follow::ForeignFile;
 use crate::large::LargeMemory;
+use crate::locking::lock;
 
 /// The bytes of an executable file.
 #[derive(Debug)]
@@ -94,6 +95,6 @@ impl SharedSymbols {
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<FileVersion, Weak<SharedImage<ImageFile>>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.files)
     }
 }

@@ -1,14 +1,11 @@
 //! The arguments of `mongosonar timeline`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use crate::args::values::number;
-use crate::args::when::{When, parse_time};
-use crate::digest::ZoneArgs;
+use crate::args::when::{When, ZoneArgs, parse_time};
 use crate::history::StoreArgs;
-use crate::outfile;
+use crate::report_output::OutputArgs;
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
@@ -34,10 +31,6 @@ pub struct TimelineArgs {
     pub store: StoreArgs,
     #[command(flatten)]
     pub zone: ZoneArgs,
-    /// One JSON object instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// Write the timeline as one self-contained page into this file too
-    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }

@@ -2,8 +2,6 @@
 
 pub mod args;
 
-use std::io::{self, BufWriter, Write};
-
 use anyhow::Result;
 use sonar_view::kit::Fitting;
 use sonar_view::past::timeline::{PARTS, report};
@@ -13,7 +11,7 @@ pub use self::args::TimelineArgs;
 use crate::args::when::WrittenEnds;
 use crate::exit::OK;
 use crate::history::{self, StoredHistory, last_hour_or};
-use crate::{outfile, page, screen};
+use crate::screen;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &TimelineArgs) -> Result<u8> {
@@ -21,18 +19,14 @@ pub fn run(args: &TimelineArgs) -> Result<u8> {
     let stored = StoredHistory::open(&args.store)?;
     let history = stored.view()?.of_server(args.port)?;
     let span = last_hour_or(&history, WrittenEnds { from: args.from, to: args.to }, &zone)?;
-    let mut out = BufWriter::new(io::stdout());
-    if args.json {
-        report(&history, span, PARTS, &zone)?.json(&mut out)?;
-    } else {
-        let width = screen::width();
-        let report = report(&history, span, chart_columns(width), &zone)?;
-        report.text(&mut Fitting::new(&mut out, width), &zone)?;
-    }
-    out.flush()?;
-    if let Some(path) = &args.html {
-        let report = report(&history, span, PARTS, &zone)?;
-        outfile::write(path, |out| page::write(out, |out| report.json(out)))?;
-    }
+    let document = args.output.needs_json().then(|| report(&history, span, PARTS, &zone)).transpose()?;
+    let width = screen::width();
+    args.output.write(
+        |out| document.as_ref().map_or(Ok(()), |report| report.json(out)),
+        |out| -> Result<()> {
+            let shown = report(&history, span, chart_columns(width), &zone)?;
+            Ok(shown.text(&mut Fitting::new(out, width), &zone)?)
+        },
+    )?;
     Ok(OK)
 }

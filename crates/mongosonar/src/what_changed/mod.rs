@@ -2,7 +2,7 @@
 
 pub mod args;
 
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 
 use anyhow::{Result, bail};
 use sonar_view::kit::Fitting;
@@ -12,7 +12,7 @@ pub use self::args::WhatChangedArgs;
 use crate::args::when::WrittenEnds;
 use crate::exit::{OK, WORSE};
 use crate::history::{self, StoredHistory, last_hour_or};
-use crate::{outfile, page, screen};
+use crate::screen;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &WhatChangedArgs) -> Result<u8> {
@@ -32,15 +32,9 @@ pub fn run(args: &WhatChangedArgs) -> Result<u8> {
     if let Some(doubt) = report.doubt().filter(|_| !report.has_changes()) {
         bail!("{doubt}");
     }
-    let mut out = BufWriter::new(io::stdout());
-    if args.json {
-        report.json(&mut out)?;
-    } else {
-        report.text(&mut Fitting::new(&mut out, screen::width()), &zone, &args.store.suffix())?;
-    }
-    out.flush()?;
-    if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| report.json(out)))?;
-    }
+    let text = |out: &mut dyn Write| {
+        report.text(&mut Fitting::new(out, screen::width()), &zone, &args.store.suffix())
+    };
+    args.output.write(|out| report.json(out), text)?;
     Ok(if report.has_changes() { WORSE } else { OK })
 }

@@ -8,7 +8,6 @@ mod server_operation;
 mod server_profile;
 
 use std::collections::HashMap;
-use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -46,8 +45,9 @@ use crate::io::names::FileNames;
 use crate::io::process::warn_of_process_namespace;
 use crate::locking::lock;
 use crate::outfile::OutFile;
+use crate::report_output::{print, write_opened_page};
 use crate::stop::{Signals, StopBehavior};
-use crate::{disk, page, screen};
+use crate::{disk, screen};
 
 /// Bytes of the ring of packets.
 const RING_BYTES: usize = 32 << 20;
@@ -347,16 +347,8 @@ fn show_notices(trace: &SplitTrace) {
 
 /// Writes the report, and its page.
 fn write(report: &WhyReport, as_json: bool, html: Option<OutFile>) -> Result<u8> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    if as_json {
-        report.json(&mut out)?;
-    } else {
-        report.text(&mut Fitting::new(&mut out, screen::width()))?;
-    }
-    out.flush()?;
-    if let Some(file) = html {
-        file.write(|out| page::write(out, |out| report.json(out)))?;
-    }
+    write_opened_page(html.as_ref(), |out| report.json(out))?;
+    print(as_json, |out| report.json(out), |out| report.text(&mut Fitting::new(out, screen::width())))?;
     Ok(OK)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{Folder, recorded_reads, run, text};
+use crate::support::{Folder, fixture, recorded_reads, run, text};
 use serde_json::Value;
 use sonar_core::Timestamp;
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
@@ -203,15 +203,11 @@ fn made(threads: &[&str], device_bytes: u64) -> Vec<u8> {
     out
 }
 
-fn fixture(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
-}
-
 #[test]
 fn a_bench_tells_what_this_disk_would_take() {
     let folder = Folder::new("io-bench");
     let path = folder.file("reads.msio", &made(&["conn1", "conn2"], 65_536));
-    let bench = fixture("disk-bench.json");
+    let bench = fixture("disk-bench.json").display().to_string();
     let run_json = |bench: &str| {
         let output = run(&format!("io report --json {} --bench {bench}", path.display()));
         assert!(output.status.success(), "{output:?}");

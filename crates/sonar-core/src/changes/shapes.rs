@@ -20,17 +20,17 @@ use crate::{Histogram, Source, Timeline, Timestamp};
 
 /// The 75 % quantile of the square of a standard normal value.
 const QUARTILE_OF_SQUARE: f64 = 1.323;
-/// A rate that changes by less is not reported, as a factor.
+/// The smallest change of a rate that is reported, as a factor.
 const MIN_RATE_FACTOR: f64 = 2.0;
 /// A window in which a rate has moved by less than this share of what it moves until the next ones is one in which that
 /// began.
-const MIXED: f64 = 0.75;
+const MIN_MOVED_SHARE: f64 = 0.75;
 /// The fewest operations that were to be expected of a shape that has stopped.
 pub(super) const MIN_EXPECTED: f64 = 10.0;
 /// The minimum number of parts of the time before for saying which latencies are usual.
 const MIN_PARTS: usize = 4;
 /// The fewest operations of which most are slower than nearly all before.
-const MIN_FEW: u64 = 5;
+const MIN_SLOW_CALLS: u64 = 5;
 /// How many times as long as before few operations must take on average.
 const FEW_FACTOR: f64 = 2.0;
 /// A shape that had not occurred in at least this many windows, and in most of those before, is new again.
@@ -133,7 +133,7 @@ impl<'a> Judgement<'a> {
 
     /// How many operations took `slower_ns` longer than before. Operations that became faster save no more than they took:
     /// clients that wait less often ask more often.
-    fn calls_that_were_slower_or_faster(&self, slower_ns: f64) -> f64 {
+    fn moved_calls(&self, slower_ns: f64) -> f64 {
         let calls = self.after.figures.calls as f64;
         if slower_ns >= 0.0 || self.recent.seconds <= 0.0 {
             return calls;
@@ -191,7 +191,7 @@ impl<'a> Judgement<'a> {
         }
     }
 
-    /// When its first operation after began. One that ended later may have begun earlier.
+    /// When its first operation in the span after began. One that ended later may have begun earlier.
     fn began(&self) -> Option<Timestamp> {
         let known = self.known().after.iter().filter(|(_, figures)| figures.first_seen.is_known());
         known.map(|(_, figures)| first_began(figures)).min()
@@ -207,8 +207,8 @@ impl<'a> Judgement<'a> {
         if pause < MIN_PAUSE || !is_rare || self.after.figures.calls == 0 {
             return None;
         }
-        let of_window = self.before.seconds / windows as f64;
-        let share = self.after.seconds / (self.after.seconds + pause as f64 * of_window);
+        let seconds_per_window = self.before.seconds / windows as f64;
+        let share = self.after.seconds / (self.after.seconds + pause as f64 * seconds_per_window);
         match is_long {
             true => Some(0.0),
             false => (self.after.load() >= least).then(|| share.powf(self.after.figures.calls as f64)),
@@ -235,10 +235,12 @@ impl<'a> Judgement<'a> {
         let (first, latest) = (active.first()?.0, active.last()?.0);
         let pause = active.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or(1);
         let was_recent = latest + 1 >= sides.windows(ComparedSpan::Before).len();
-        let of_window = self.before.seconds / sides.windows(ComparedSpan::Before).len().max(1) as f64;
-        let rate = self.before.figures.calls as f64 / ((latest - first + 1) as f64 * of_window).max(1e-9);
+        let seconds_per_window =
+            self.before.seconds / sides.windows(ComparedSpan::Before).len().max(1) as f64;
+        let rate =
+            self.before.figures.calls as f64 / ((latest - first + 1) as f64 * seconds_per_window).max(1e-9);
         let expected = rate * silent;
-        let is_unusual = silent > 2.0 * (pause - 1) as f64 * of_window;
+        let is_unusual = silent > 2.0 * (pause - 1) as f64 * seconds_per_window;
         // What ran for a moment only has not stopped.
         let has_gone_on = last.since(self.before.figures.first_seen) >= sides.width_ns;
         (has_gone_on && was_recent && is_unusual && expected >= MIN_EXPECTED)
@@ -246,17 +248,17 @@ impl<'a> Judgement<'a> {
     }
 
     /// Latencies of the span without those of operations that stalled.
-    fn calm(&self) -> &Histogram {
+    fn latencies_without_stalls(&self) -> &Histogram {
         self.stall.as_ref().map_or(&self.after.figures.latency, |stall| &stall.stall.others)
     }
 
     /// How much longer an operation took on average than shortly before, in nanoseconds, and how many did: `stalled` ones
     /// apart, if there are any.
     fn slower(&self, has_stalled: bool) -> (f64, f64) {
-        let latency = if has_stalled { self.calm() } else { &self.after.figures.latency };
+        let latency = if has_stalled { self.latencies_without_stalls() } else { &self.after.figures.latency };
         let slower_ns = if latency.count() > 0 { mean_ns(latency) - self.usual_mean_ns() } else { 0.0 };
         let share = latency.count() as f64 / self.after.figures.latency.count().max(1) as f64;
-        (slower_ns, share * self.calls_that_were_slower_or_faster(slower_ns))
+        (slower_ns, share * self.moved_calls(slower_ns))
     }
 
     /// Time that operations which stalled took beyond what they took before, in nanoseconds.
@@ -267,7 +269,7 @@ impl<'a> Judgement<'a> {
 
     /// Whether latencies changed since shortly before, and are not as usual.
     fn latency(&self, sides: &Sides<'_>) -> Option<(ShapeWay, f64)> {
-        let (recent, after) = (&self.recent.figures.latency, self.calm());
+        let (recent, after) = (&self.recent.figures.latency, self.latencies_without_stalls());
         let parts = self.parts();
         if parts.len() < MIN_PARTS {
             return None;
@@ -300,10 +302,10 @@ impl<'a> Judgement<'a> {
     /// Whether operations that are too few for a test of ranks took longer than nearly all before: the probability that so
     /// many of them do by chance.
     fn few_are_slower(&self, parts: &[Histogram]) -> Option<f64> {
-        let (before, after) = (&self.before.figures.latency, self.calm());
+        let (before, after) = (&self.before.figures.latency, self.latencies_without_stalls());
         let (from, to) = (self.usual_mean_ns(), mean_ns(after));
         let is_usual = parts.iter().filter(|part| mean_ns(part) >= to).count() * 10 >= parts.len();
-        if after.count() < MIN_FEW || to < FEW_FACTOR * from || is_usual {
+        if after.count() < MIN_SLOW_CALLS || to < FEW_FACTOR * from || is_usual {
             return None;
         }
         // A few slow operations before may be usual or not.
@@ -395,8 +397,8 @@ impl<'a> Judgement<'a> {
         // As if each of these windows had been observed for the same time.
         let windows = sides.windows(ComparedSpan::Before);
         let observed: f64 = rates.iter().map(|(at, _)| seen.seconds(&windows[*at])).sum();
-        let of_window = observed / rates.len().max(1) as f64;
-        let counts: Vec<f64> = rates.into_iter().map(|(_, rate)| rate * of_window).collect();
+        let seconds_per_window = observed / rates.len().max(1) as f64;
+        let counts: Vec<f64> = rates.into_iter().map(|(_, rate)| rate * seconds_per_window).collect();
         let windows = counts.len();
         let mean = counts.iter().sum::<f64>() / windows.max(1) as f64;
         let variance =
@@ -418,7 +420,7 @@ impl<'a> Judgement<'a> {
         };
         // More often than ever, or less often than ever.
         let usual = |limit: fn(f64, f64) -> f64| counts.iter().copied().reduce(limit).unwrap_or(0.0);
-        let now = after.per_second * of_window;
+        let now = after.per_second * seconds_per_window;
         let is_unusual = match way {
             ShapeWay::MoreOften => now > usual(f64::max),
             _ => now < usual(f64::min),
@@ -569,7 +571,7 @@ fn settled(known: &BySide<'_>, usual: f64, sides: &Sides<'_>, seen: SeenServer) 
         merged
     });
     let (moved, whole) = (first.rate() - usual, rest.rate() - usual);
-    let is_between = moved * whole > 0.0 && moved.abs() < MIXED * whole.abs();
+    let is_between = moved * whole > 0.0 && moved.abs() < MIN_MOVED_SHARE * whole.abs();
     (is_between && first.seconds > 0.0 && rest.seconds > 0.0).then_some(rest)
 }
 

@@ -11,7 +11,7 @@ pub const MIN_SKIP: u64 = 1_000;
 /// A plan that lost is close behind if it was at least so productive, as a share of the winner.
 pub const CLOSE_RIVAL: f64 = 0.9;
 
-/// Something wrong with a plan, or worth to know.
+/// Something wrong with a plan, or worth knowing.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExplainFinding {
     /// The execution failed.
@@ -111,7 +111,7 @@ pub enum ExplainFinding {
     AllShards(usize),
     /// An index filter decided which indexes count.
     IndexFilter,
-    /// The planner stopped to look for plans at this limit.
+    /// The planner stopped looking for plans at this limit.
     PlannerLimit(&'static str),
 }
 

@@ -206,45 +206,13 @@ impl<S: HistoryWriter> Assembler<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt;
     use std::sync::Arc;
 
     use super::*;
-    use crate::history::{CollectorKind, EventKind, HistoryWindow, SourcePositions};
+    use crate::history::{CollectorKind, EventKind, HistoryWindow};
+    use crate::testing::MemoryHistory;
     use crate::time::NS_PER_S;
     use crate::{Class, Endpoint, Identity, Row, ShapeId, ShapeInfo, Source, Subject};
-
-    /// Keeps windows and events in memory.
-    #[derive(Default)]
-    struct MemoryStore {
-        windows: Vec<HistoryWindow>,
-        events: Vec<Event>,
-        is_full: bool,
-    }
-
-    impl HistoryWriter for MemoryStore {
-        fn append_with(
-            &mut self,
-            window: &HistoryWindow,
-            events: &[Event],
-            _: &SourcePositions,
-        ) -> Result<(), HistoryError> {
-            if self.is_full {
-                return Err(HistoryError::new(fmt::Error));
-            }
-            self.windows.push(window.clone());
-            self.events.extend_from_slice(events);
-            Ok(())
-        }
-
-        fn positions(&self) -> SourcePositions {
-            SourcePositions::new()
-        }
-
-        fn notices(&mut self) -> Vec<StoreNotice> {
-            Vec::new()
-        }
-    }
 
     const BOUNDED: AssemblyLimits = AssemblyLimits { window_bytes: 4 << 20, open_bytes: 8 << 20 };
 
@@ -259,7 +227,7 @@ mod tests {
     }
 
     /// Start, and time observed, in seconds.
-    fn stored(assembler: &Assembler<MemoryStore>) -> Vec<(u64, u64)> {
+    fn stored(assembler: &Assembler<MemoryHistory>) -> Vec<(u64, u64)> {
         let seconds = |window: &HistoryWindow| {
             (window.window.start.since(at(0)) / NS_PER_S, window.observed_ns(CollectorKind::Log) / NS_PER_S)
         };
@@ -268,7 +236,7 @@ mod tests {
 
     #[test]
     fn windows_are_stored_in_order_once_they_have_ended() {
-        let mut assembler = Assembler::new(MemoryStore::default(), AssemblyLimits::default());
+        let mut assembler = Assembler::new(MemoryHistory::default(), AssemblyLimits::default());
         assembler.add(part(20, 1)).unwrap();
         assembler.add(part(0, 2)).unwrap();
         assembler.add(part(3, 5)).unwrap();
@@ -287,7 +255,7 @@ mod tests {
     fn events_of_windows_that_could_not_be_stored_come_with_the_next_one() {
         let event =
             |second, text: &str| Event::new(at(second), EventKind::ServerStart, Endpoint::default(), text);
-        let mut assembler = Assembler::new(MemoryStore::default(), AssemblyLimits::default());
+        let mut assembler = Assembler::new(MemoryHistory::default(), AssemblyLimits::default());
         assembler.store_mut().is_full = true;
         for window in 0..3 {
             assembler.add(part(window * 10, 1)).unwrap();
@@ -319,7 +287,7 @@ mod tests {
 
     #[test]
     fn after_the_clock_was_set_back_nothing_waits_and_windows_count_again() {
-        let mut assembler = Assembler::new(MemoryStore::default(), AssemblyLimits::default());
+        let mut assembler = Assembler::new(MemoryHistory::default(), AssemblyLimits::default());
         for second in [3_600, 3_610, 3_620] {
             assembler.add(part(second, 10)).unwrap();
         }
@@ -338,7 +306,7 @@ mod tests {
 
     #[test]
     fn open_windows_keep_to_their_bytes_and_lose_no_operation() {
-        let mut assembler = Assembler::new(MemoryStore::default(), BOUNDED);
+        let mut assembler = Assembler::new(MemoryHistory::default(), BOUNDED);
         for number in 0..20 {
             for _ in 0..2 {
                 let mut part = part(number * 10, 1);
@@ -366,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_number_of_open_windows_is_bounded() {
-        let mut assembler = Assembler::new(MemoryStore::default(), AssemblyLimits::default());
+        let mut assembler = Assembler::new(MemoryHistory::default(), AssemblyLimits::default());
         for number in 0..1_000 {
             assembler.add(part(number * 10, 1)).unwrap();
             assert!(assembler.open.len() <= MAX_OPEN);

@@ -3,9 +3,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::RowTotals;
 use crate::digest::{Digest, DigestSettings};
-use crate::operation::{ErrorCodes, Opcode};
+use crate::operation::ErrorCodes;
 use crate::sum::Sum;
 use crate::table::{GroupBy, MAX_GROUPS, MAX_ROWS, Table};
+use crate::testing::operation;
 use crate::{Execution, Operation, Outcome, Timestamp};
 
 /// The properties in which the operations of a test differ.
@@ -74,30 +75,15 @@ fn with<R>(seen: &TestOperation, take: impl FnOnce(&Record<'_>) -> R) -> R {
         latency_ns: seen.ns,
         transfer_ns: Some(3),
         client: Endpoint::v4([10, 0, 0, seen.client], 40_000),
-        server: Endpoint::v4([10, 0, 0, 1], 27017),
-        role: Role::Served,
-        class: Class::User,
-        command: "find",
-        shape: &shape,
         ordered_id: ShapeId(seen.order),
-        statements: &[],
-        statement_count: 1,
-        app: &app,
-        opcode: Opcode::Msg,
-        compressor: None,
         tls: seen
             .client
             .is_multiple_of(2)
             .then(|| crate::TlsSuite::of_server_hello(0x0303, seen.client as u16)),
-        request_id: 7,
-        cursor_id: None,
-        request_bytes: 100,
         response_bytes: 40,
         docs_returned: seen.docs,
-        docs_matched: None,
-        docs_affected: None,
         outcome: if codes.is_empty() { Outcome::Ok } else { Outcome::Failed(ErrorCodes { codes: &codes }) },
-        values: None,
+        ..operation(&shape, &app)
     };
     let execution = Execution {
         keys_examined: seen.docs,

@@ -147,8 +147,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::TimePart;
-    use super::super::join::tests::{thread, wire};
     use super::*;
+    use crate::testing::{thread_operation as thread, wire_operation as wire};
 
     const START: u64 = 1_000_000_000_000;
 

@@ -205,8 +205,8 @@ impl From<&Blocker> for BlockerKey {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::join::tests::{thread, wire};
     use super::*;
+    use crate::testing::{thread_operation as thread, wire_operation as wire};
 
     fn wait(row: usize, thread: u32, start_ns: u64) -> BlockedWait {
         let operation_start = Some(Timestamp::from_unix_ns(start_ns));

@@ -422,60 +422,9 @@ impl SplitJoiner {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::time_split::TimeSplit;
-
-    pub fn wire(request_id: u32, start_ns: u64) -> WireOperation {
-        WireOperation {
-            server: Endpoint::v4([10, 0, 0, 1], 27017),
-            client: Endpoint::v4([10, 0, 0, 2], 50000),
-            request_id,
-            start: Timestamp::from_unix_ns(start_ns),
-            end: Timestamp::from_unix_ns(start_ns + 900),
-            latency_ns: Some(900),
-            was_answered: true,
-            role: Role::Served,
-            class: Class::User,
-            shape: Arc::new(ShapeInfo::default()),
-            ordered_id: ShapeId(0),
-            app: Arc::default(),
-        }
-    }
-
-    pub fn thread(request_id: u32, start_ns: u64) -> ThreadOperation {
-        ThreadOperation {
-            process: 1,
-            thread: 2,
-            thread_name: "conn3".into(),
-            connection: Some((Endpoint::v4([10, 0, 0, 1], 27017), Endpoint::v4([10, 0, 0, 2], 50000))),
-            request_id,
-            opcode: 2013,
-            received_from: Timestamp::from_unix_ns(start_ns),
-            start: Timestamp::from_unix_ns(start_ns),
-            end: Timestamp::from_unix_ns(start_ns + 1_000),
-            preempted: None,
-            queued_before_ns: 0,
-            duration_ns: 1_000,
-            split: TimeSplit::default(),
-            switches: 0,
-            reads: 0,
-            read_bytes: 0,
-            write_bytes: 0,
-            device_bytes: 0,
-            faults: 0,
-            request_bytes: 100,
-            reply_bytes: 200,
-            is_exhaust: false,
-            is_unacknowledged: false,
-            is_pipelined: false,
-            files: Vec::new(),
-            has_all_files: true,
-            wakers: Vec::new(),
-            has_all_wakers: true,
-            woke_others: false,
-        }
-    }
+    use crate::testing::{thread_operation as thread, wire_operation as wire};
 
     #[test]
     fn a_request_that_waits_for_the_processor_of_its_thread_is_in_the_run_queue() {

@@ -142,8 +142,8 @@ impl RowBlockers {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::Waker;
-    use super::super::join::tests::{thread, wire};
     use super::*;
+    use crate::testing::{thread_operation as thread, wire_operation as wire};
 
     const WIDTH_NS: u64 = 10_000_000_000;
 

@@ -74,39 +74,28 @@ impl RowSplit {
 
     /// Adds waits of a class.
     pub fn add_wait(&mut self, part: TimePart, class: &Arc<str>, waits: WaitTotal) {
-        let total = self.waits.entry((part, class.clone())).or_default();
-        total.add(waits);
-        let named = || self.waits.iter().filter(|((_, class), _)| **class != *OTHER);
-        if named().count() > MAX_ROW_WAITS
-            && let Some((last, total)) = named().next_back().map(|(key, total)| (key.clone(), *total))
-        {
-            self.waits.remove(&last);
-            self.waits.entry((last.0, OTHER.into())).or_default().add(total);
+        self.waits.entry((part, class.clone())).or_default().add(waits);
+        let beyond = beyond(&mut self.waits, MAX_ROW_WAITS, |(_, class)| **class == *OTHER);
+        if let Some(((part, _), total)) = beyond {
+            self.waits.entry((part, OTHER.into())).or_default().add(total);
         }
     }
 
     /// Adds reads of a file.
     pub fn add_file(&mut self, name: &Arc<str>, reads: FileTotal) {
         self.files.entry(name.clone()).or_default().add(reads);
-        let has_rest = self.files.contains_key(OTHER);
-        if self.files.len() > MAX_ROW_FILES + usize::from(has_rest)
-            && let Some((_, total)) = self.files.pop_last()
-        {
+        if let Some((_, total)) = beyond(&mut self.files, MAX_ROW_FILES, |name| **name == *OTHER) {
             self.files.entry(OTHER.into()).or_default().add(total);
         }
     }
 
     /// Adds waits that operations of this shape ended.
     pub fn add_blocker(&mut self, shape: &Arc<ShapeInfo>, waits: WaitTotal) {
-        let new = || RowBlocker { shape: Arc::clone(shape), waits: WaitTotal::default() };
-        self.blockers.entry(shape.id).or_insert_with(new).waits.add(waits);
+        let new = |shape| RowBlocker { shape, waits: WaitTotal::default() };
+        self.blockers.entry(shape.id).or_insert_with(|| new(Arc::clone(shape))).waits.add(waits);
         let other = ShapeInfo::other();
-        let has_other = self.blockers.contains_key(&other.id);
-        if self.blockers.len() > MAX_ROW_BLOCKERS + usize::from(has_other)
-            && let Some((_, last)) = self.blockers.pop_last()
-        {
-            let new = || RowBlocker { shape: Arc::new(other), waits: WaitTotal::default() };
-            self.blockers.entry(ShapeId(0)).or_insert_with(new).waits.add(last.waits);
+        if let Some((_, last)) = beyond(&mut self.blockers, MAX_ROW_BLOCKERS, |id| *id == other.id) {
+            self.blockers.entry(other.id).or_insert_with(|| new(Arc::new(other))).waits.add(last.waits);
         }
     }
 
@@ -146,15 +135,29 @@ impl RowSplit {
     }
 }
 
+/// Takes out the greatest key where there are more than `most`. Keys that stand for all others do not count, and stay.
+fn beyond<K: Ord + Clone, V>(
+    map: &mut BTreeMap<K, V>,
+    most: usize,
+    is_other: impl Fn(&K) -> bool,
+) -> Option<(K, V)> {
+    if map.len() <= most {
+        return None;
+    }
+    let mut named = map.keys().filter(|key| !is_other(key));
+    let last = named.next_back()?.clone();
+    if named.count() < most { None } else { map.remove_entry(&last) }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::join::tests::{thread, wire};
     use super::super::{FileWait, ThreadOperation};
     use super::*;
     use crate::table::{GroupBy, Table};
+    use crate::testing::{thread_operation as thread, wire_operation as wire};
 
     fn name(device: u32, inode: u64) -> Arc<str> {
         format!("{device}:{inode}").into()

@@ -278,10 +278,10 @@ impl SplitTable {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::join::tests::{thread, wire};
     use super::super::{FileTotal, FileWait, ThreadOperation, Waker, WireOperation};
     use super::*;
     use crate::Timestamp;
+    use crate::testing::{thread_operation as thread, wire_operation as wire};
 
     fn shape(id: u64) -> Arc<ShapeInfo> {
         Arc::new(ShapeInfo { id: ShapeId(id), command: "find".into(), ..ShapeInfo::default() })

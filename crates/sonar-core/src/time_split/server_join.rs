@@ -141,7 +141,7 @@ pub struct ServerJoinCounts {
     pub joined: u64,
     /// Those that no operation of a thread fits.
     pub without_partner: u64,
-    /// Those that several fit, or that are not the only ones to fit theirs, so that it is not certain what they say it of.
+    /// Those that several fit, or that are not the only ones to fit theirs, so that it is not certain which operation they describe.
     pub ambiguous: u64,
     /// Those that were given up because there were too many: the shortest.
     pub too_many: u64,
@@ -175,7 +175,7 @@ pub struct ServerJoiner<T> {
     least_ns: u64,
     log: ServerSide,
     profile: ServerSide,
-    most: usize,
+    max_operations: usize,
 }
 
 impl<T> Default for ServerJoiner<T> {
@@ -222,13 +222,13 @@ impl TracedPlace {
 }
 
 impl<T> ServerJoiner<T> {
-    fn with_cap(most: usize) -> Self {
+    fn with_cap(max_operations: usize) -> Self {
         Self {
             traced: Vec::new(),
             least_ns: 0,
             log: ServerSide::default(),
             profile: ServerSide::default(),
-            most,
+            max_operations,
         }
     }
 
@@ -238,7 +238,7 @@ impl<T> ServerJoiner<T> {
             return vec![what];
         }
         self.traced.push((operation, what));
-        if self.traced.len() <= self.most {
+        if self.traced.len() <= self.max_operations {
             return Vec::new();
         }
         self.least_ns = above_median(self.traced.iter().map(|(one, _)| one.duration_ns));
@@ -254,7 +254,7 @@ impl<T> ServerJoiner<T> {
             return;
         }
         side.operations.push(operation);
-        if side.operations.len() > self.most {
+        if side.operations.len() > self.max_operations {
             side.least_ns = above_median(side.operations.iter().map(|one| one.duration_ns));
             let before = side.operations.len();
             side.operations.retain(|one| one.duration_ns >= side.least_ns);
@@ -511,16 +511,16 @@ fn above_median(durations: impl Iterator<Item = u64>) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::join::tests::thread;
     use super::*;
     use crate::ShapeId;
+    use crate::testing::thread_operation;
 
     fn shape(id: u64, command: &str) -> Arc<ShapeInfo> {
         let (command, database, collection) = (command.into(), "shop".into(), "orders".into());
         Arc::new(ShapeInfo { id: ShapeId(id), command, database, collection, ..ShapeInfo::default() })
     }
 
-    /// The client of [`thread`], at this port.
+    /// The client of [`thread_operation`], at this port.
     const fn client(port: u16) -> Endpoint {
         Endpoint::v4([10, 0, 0, 2], port)
     }
@@ -533,7 +533,7 @@ mod tests {
             end: Timestamp::from_unix_ns(end * 1_000),
             duration_ns: (end - start) * 1_000,
             shape: Some(shape(7, "find")),
-            ..TracedOperation::from(&thread(1, 0))
+            ..TracedOperation::from(&thread_operation(1, 0))
         }
     }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use sonar_core::history::{Resolution, SeriesKey, SeriesSubject};
-use sonar_core::operation::Opcode;
+use sonar_core::testing::operation;
 use sonar_core::time::NS_PER_S;
 use sonar_core::window::WindowSettings;
 use sonar_core::{
-    Application, Class, Endpoint, HistoryWindow, InFlightOperations, Operation, Outcome, Role, ShapeId,
-    ShapeInfo, Timestamp, Window,
+    Application, Class, Endpoint, HistoryWindow, InFlightOperations, Operation, Role, ShapeId, ShapeInfo,
+    Timestamp, Window,
 };
 
 const MIB: usize = 1 << 20;
@@ -25,29 +25,8 @@ fn record(window: &mut Window, numbers: impl Iterator<Item = u64>) {
             start,
             end: start.plus_ns(latency_ns),
             latency_ns: Some(latency_ns),
-            transfer_ns: Some(0),
             client: Endpoint::v4([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 40_000),
-            server: Endpoint::v4([10, 0, 0, 1], 27_017),
-            role: Role::Served,
-            class: Class::User,
-            command: "find",
-            shape: &shape,
-            ordered_id: shape.id,
-            statements: &[],
-            statement_count: 1,
-            app: &app,
-            opcode: Opcode::Msg,
-            compressor: None,
-            tls: None,
-            request_id: 1,
-            cursor_id: None,
-            request_bytes: 100,
-            response_bytes: 200,
-            docs_returned: Some(1),
-            docs_matched: None,
-            docs_affected: None,
-            outcome: Outcome::Ok,
-            values: None,
+            ..operation(&shape, &app)
         });
     }
 }

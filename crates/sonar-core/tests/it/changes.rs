@@ -19,11 +19,12 @@ use sonar_core::changes::{
 use sonar_core::history::{
     CollectorKind, Event, EventKind, HistoryWindow, Resolution, SeriesKey, SeriesSubject,
 };
-use sonar_core::operation::{ErrorCodes, Opcode};
+use sonar_core::operation::ErrorCodes;
+use sonar_core::testing;
 use sonar_core::time_split::{FileTotal, TimePart, WaitTotal};
 use sonar_core::{
-    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, Record, Role, Row, ShapeId,
-    ShapeInfo, Source, Timestamp,
+    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, Record, Row, ShapeId, ShapeInfo,
+    Source, Timestamp,
 };
 
 const SERVER: Endpoint = Endpoint::v4([0, 0, 0, 0], 27_017);
@@ -71,36 +72,9 @@ impl Noise {
     }
 }
 
-/// An operation that has no time yet.
+/// An operation that has no time yet, on [`SERVER`].
 fn operation<'a>(shape: &'a Arc<ShapeInfo>, app: &'a Arc<Application>) -> Operation<'a> {
-    Operation {
-        start: Timestamp::default(),
-        end: Timestamp::default(),
-        latency_ns: None,
-        transfer_ns: None,
-        client: Endpoint::v4([10, 0, 0, 1], 40_000),
-        server: SERVER,
-        role: Role::Served,
-        class: Class::User,
-        command: "find",
-        shape,
-        ordered_id: shape.id,
-        statements: &[],
-        statement_count: 1,
-        app,
-        opcode: Opcode::Msg,
-        compressor: None,
-        tls: None,
-        request_id: 1,
-        cursor_id: None,
-        request_bytes: 100,
-        response_bytes: 100,
-        docs_returned: Some(1),
-        docs_matched: None,
-        docs_affected: None,
-        outcome: Outcome::Ok,
-        values: None,
-    }
+    Operation { server: SERVER, ..testing::operation(shape, app) }
 }
 
 /// The window number `at`, with these loads; latencies vary around the given one.

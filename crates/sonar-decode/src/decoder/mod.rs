@@ -21,11 +21,11 @@ mod exchange;
 mod framing;
 mod identify;
 #[cfg(test)]
-mod incomplete;
+mod incomplete_tests;
 mod intake;
 mod long;
 #[cfg(test)]
-mod loss;
+mod loss_tests;
 mod pairing;
 mod proxy;
 mod reading;

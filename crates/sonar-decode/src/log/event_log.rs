@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sonar_core::history::{ApplicationWatch, ConnectionStorms, Event, EventKind, changed_settings};
-use sonar_core::notices::{Message, Severity};
+use sonar_core::log_notices::{Message, Severity};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Application, Endpoint, Timestamp};
 

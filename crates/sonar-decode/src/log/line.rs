@@ -1,6 +1,6 @@
 //! What a line of a log says, whatever its format.
 
-use sonar_core::notices::{MAX_MESSAGE, Message, Severity};
+use sonar_core::log_notices::{MAX_MESSAGE, Message, Severity};
 use sonar_core::{Application, Endpoint, Timestamp};
 
 use super::events::LineEvent;

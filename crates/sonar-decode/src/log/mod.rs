@@ -3,7 +3,7 @@
 //! Formats: <https://www.mongodb.com/docs/manual/reference/log-messages/> for 4.4 and later; the servers' sources and
 //! recorded logs for earlier versions. A [`LineReader`] reads each line by itself. A [`LogReader`] takes the lines in
 //! order: operations go to the [`OperationAssembler`]; connections, clients, starts, errors and warnings to
-//! [`Notices`]; unreadable lines are counted by reason. If asked to, it also collects what happened as [`Event`]s.
+//! [`LogNotices`]; unreadable lines are counted by reason. If asked to, it also collects what happened as [`Event`]s.
 
 mod envelope;
 mod event_log;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 use sonar_core::history::{ApplicationWatch, Event};
-use sonar_core::{Application, Endpoint, Notices, Reading, Timestamp};
+use sonar_core::{Application, Endpoint, LogNotices, Reading, Timestamp};
 
 use self::event_log::EventLog;
 pub(crate) use self::json::read_document;
@@ -60,7 +60,7 @@ pub struct LogReader {
     settings: LogSettings,
     assembler: OperationAssembler,
     reading: Reading,
-    notices: Notices,
+    notices: LogNotices,
     connections: HashMap<u64, LogConnection, RandomState>,
     apps: Applications,
     /// Counts servers, to distinguish their connections.
@@ -216,7 +216,7 @@ impl LogReader {
     }
 
     /// Everything that is not an operation: connections, starts, errors and warnings.
-    pub fn notices(&self) -> &Notices {
+    pub fn notices(&self) -> &LogNotices {
         &self.notices
     }
 

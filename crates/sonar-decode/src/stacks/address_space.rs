@@ -55,7 +55,7 @@ pub enum StackEnd {
 
 impl StackEnd {
     /// Why the stack is cut, for people; `None` if it is whole.
-    pub const fn reason(self) -> Option<&'static str> {
+    pub const fn cut_reason(self) -> Option<&'static str> {
         match self {
             Self::Complete => None,
             Self::NotSampled => Some("it ran, and no sample hit it"),
@@ -416,7 +416,7 @@ mod tests {
         };
         let stack = AddressSpace::<File>::default().unwind(&sample);
         assert_eq!(stack.end, StackEnd::NotCopied);
-        assert_eq!(stack.end.reason(), Some("its stack was not copied"));
+        assert_eq!(stack.end.cut_reason(), Some("its stack was not copied"));
         assert_eq!(stack.frames.len(), 1);
     }
 }

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::Value;
 use sonar_core::{Coverage, LinkType, Operation, Timestamp};
+use sonar_decode::testing::fixtures::{fixture, inflated};
 use sonar_decode::testing::{Conversation, ConversationEnd, OwnedPacket};
 use sonar_decode::{Decoder, KeyLog, KeyLogReader, Settings, Shared, Sink, frame};
-
-use crate::support::unpacked;
 
 const FOLDER: &str = "tls-key-log";
 const SERVER: u16 = 27_017;
@@ -22,14 +21,9 @@ struct Flight {
     bytes: Vec<u8>,
 }
 
-/// A file of the fixtures.
-fn file(folder: &str, name: &str) -> String {
-    format!("{}/../../fixtures/{folder}/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
 /// The conversations of a capture by the client's port.
 fn conversations(folder: &str, name: &str) -> BTreeMap<u16, Vec<Flight>> {
-    let file = unpacked(&format!("{folder}/{name}.pcap.gz"));
+    let file = inflated(&format!("{folder}/{name}.pcap.gz"));
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
     let (mut at, mut found) = (24, BTreeMap::<u16, Vec<Flight>>::new());
     while at < file.len() {
@@ -54,14 +48,14 @@ fn conversations(folder: &str, name: &str) -> BTreeMap<u16, Vec<Flight>> {
 
 /// Names of the cases, and the ports of their clients.
 fn cases(folder: &str) -> Vec<(String, u16, Value)> {
-    let text = std::fs::read_to_string(file(folder, "cases.json")).unwrap();
+    let text = std::fs::read_to_string(fixture(folder).join("cases.json")).unwrap();
     let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
     let name = |case: &Value| case["name"].as_str().unwrap().to_owned();
     cases.into_iter().map(|case| (name(&case), case["port"].as_u64().unwrap() as u16, case)).collect()
 }
 
 fn key_log() -> Vec<u8> {
-    std::fs::read(file(FOLDER, "keys.log")).unwrap()
+    std::fs::read(fixture(FOLDER).join("keys.log")).unwrap()
 }
 
 fn keys(log: &[u8]) -> Arc<KeyLog> {
@@ -198,7 +192,7 @@ fn suites_that_are_not_decrypted_are_named() {
 fn every_suite_with_cbc_is_read_as_its_plaintext() {
     let folder = format!("{FOLDER}/cbc");
     let (encrypted, plain) = (conversations(&folder, "tls"), conversations(&folder, "plain"));
-    let keys = keys(&std::fs::read(file(&folder, "keys.log")).unwrap());
+    let keys = keys(&std::fs::read(fixture(&folder).join("keys.log")).unwrap());
     let all = cases(&folder);
     assert_eq!(all.len(), 12);
     for (name, port, _) in &all {
@@ -224,7 +218,7 @@ fn every_suite_with_cbc_is_read_as_its_plaintext() {
 #[test]
 fn behind_a_gap_a_connection_with_cbc_is_not_read_on() {
     let folder = format!("{FOLDER}/cbc");
-    let keys = keys(&std::fs::read(file(&folder, "keys.log")).unwrap());
+    let keys = keys(&std::fs::read(fixture(&folder).join("keys.log")).unwrap());
     for (port, flights) in conversations(&folder, "tls") {
         let (all, turns) = slowly(&flights, 1_460);
         let expected = decode(&all, &keys).0.seen;

@@ -1,17 +1,16 @@
 //! The output of `explain`, in each form in which servers and shells give it.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 use sonar_core::explain::{
     BoundWidth, ExplainFinding, ExplainStage, ExplainedCommand, QueryEngine, findings,
 };
 use sonar_decode::explain::{bson, is_explain, is_explain_bson, printed};
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
+use sonar_decode::testing::fixtures;
 use sonar_decode::top_level::TopFields;
 
 fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/explain").join(name)).unwrap()
+    std::fs::read(fixtures::fixture("explain").join(name)).unwrap()
 }
 
 /// The only output in a text.

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use sonar_core::internals::{FIGURES, FigureUnit, Metric, SampleStep, ServerSample};
 use sonar_decode::ftdc::{DocumentContent, MetricChunk, SampleReader, StatusReader, document_length, parse};
+use sonar_decode::testing::fixtures::fixture;
 
-fn fixtures(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ftdc").join(name)
+fn recorded(name: &str) -> PathBuf {
+    fixture("ftdc").join(name)
 }
 
 /// Every sample of a file, by its time in milliseconds: path to value, the first of each path.
@@ -53,9 +54,9 @@ fn numbers(value: &Value, path: &str, out: &mut BTreeMap<String, i64>) {
 
 #[test]
 fn series_equal_server_status_of_the_same_second() {
-    let samples = samples(&fixtures("day/metrics.2026-11-21T21-22-47Z-00000"));
+    let samples = samples(&recorded("day/metrics.2026-11-21T21-22-47Z-00000"));
     let lines = BufReader::new(flate2::read::GzDecoder::new(
-        std::fs::File::open(fixtures("day-status.jsonl.gz")).unwrap(),
+        std::fs::File::open(recorded("day-status.jsonl.gz")).unwrap(),
     ));
     // Gauges rise and fall in between; what does not change from sample to sample must be equal, and what only rises must
     // lie between them.
@@ -96,8 +97,8 @@ fn series_equal_server_status_of_the_same_second() {
 #[test]
 fn the_newest_samples_of_a_killed_server_are_in_the_interim_file() {
     let archives = ["killed/metrics.2026-11-21T21-33-14Z-00000", "killed/metrics.2026-11-21T21-36-48Z-00000"];
-    let [first, second] = archives.map(|name| samples(&fixtures(name)));
-    let interim = samples(&fixtures("killed/metrics.interim"));
+    let [first, second] = archives.map(|name| samples(&recorded(name)));
+    let interim = samples(&recorded("killed/metrics.interim"));
     assert!(!first.is_empty() && !interim.is_empty());
     assert!(interim.first_key_value().unwrap().0 > second.keys().chain(first.keys()).max().unwrap());
 }
@@ -127,7 +128,7 @@ fn date(text: &str) -> Option<bson::Bson> {
 
 /// What `serverStatus` and `replSetGetStatus` said, by time, as samples.
 fn status_samples() -> Vec<ServerSample> {
-    let file = std::fs::File::open(fixtures("day-status.jsonl.gz")).unwrap();
+    let file = std::fs::File::open(recorded("day-status.jsonl.gz")).unwrap();
     let mut reader = StatusReader::default();
     let lines = BufReader::new(flate2::read::GzDecoder::new(file)).lines();
     lines
@@ -145,7 +146,7 @@ fn status_samples() -> Vec<ServerSample> {
 
 /// The same of `diagnostic.data`.
 fn ftdc_samples() -> Vec<ServerSample> {
-    let file = std::fs::read(fixtures("day/metrics.2026-11-21T21-22-47Z-00000")).unwrap();
+    let file = std::fs::read(recorded("day/metrics.2026-11-21T21-22-47Z-00000")).unwrap();
     let (mut rest, mut reader, mut samples) = (&file[..], SampleReader::default(), Vec::new());
     while let Some(length) = rest.first_chunk().and_then(|first| document_length(*first).unwrap()) {
         let (document, after) = rest.split_at(length);

@@ -1,11 +1,10 @@
 //! What happened, as logs say it.
 
-use std::io::Read;
-
 use sonar_core::history::{ApplicationWatch, Event};
 use sonar_core::{Endpoint, Execution, Identity, Operation, Timestamp};
 use sonar_decode::entry;
 use sonar_decode::log::{LogReader, LogSettings};
+use sonar_decode::testing::fixtures::inflated;
 
 struct Nothing;
 
@@ -51,13 +50,6 @@ fn severe(second: u32, (severity, id): (&str, u32), attributes: &str) -> String 
         "{{\"t\":{{\"$date\":\"2026-11-21T21:26:{second:02}.813+00:00\"}},\"s\":\"{severity}\",  \"c\":\"CONTROL\",  \
          \"id\":{id},   \"ctx\":\"conn2\",\"msg\":\"x\",\"attr\":{attributes}}}"
     )
-}
-
-fn inflated(name: &str) -> Vec<u8> {
-    let path = format!("{}/../../fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
-    let mut text = Vec::new();
-    flate2::read::MultiGzDecoder::new(std::fs::File::open(path).unwrap()).read_to_end(&mut text).unwrap();
-    text
 }
 
 /// Lines of a real server of 4.4: what somebody did to it is there, and nothing else.

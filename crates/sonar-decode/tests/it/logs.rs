@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::shapes::{Shapes, decode, unpacked, wire};
+use crate::shapes::{Shapes, decode, wire};
 use sonar_core::{Execution, Identity, Operation, Timestamp};
 use sonar_decode::entry;
 use sonar_decode::log::{Bound, LogReader, LogSettings};
+use sonar_decode::testing::fixtures::inflated;
 
 fn told(name: &str, settings: LogSettings) -> (Shapes, LogReader) {
-    let bytes = unpacked(name);
+    let bytes = inflated(name);
     let (mut log, mut shapes) = (LogReader::new(settings), Shapes::default());
     for line in bytes.split(|byte| *byte == b'\n') {
         log.line(line, &mut shapes);
@@ -187,7 +188,7 @@ fn the_wire_takes_at_least_as_long_as_the_server_says() {
         decode(recording, &mut seen);
         let (mut log, mut said) = (LogReader::new(LogSettings::default()), Latencies::default());
         let mut ports = BTreeMap::new();
-        for line in unpacked(&format!("{recording}/{name}.log.gz")).split(|byte| *byte == b'\n') {
+        for line in inflated(&format!("{recording}/{name}.log.gz")).split(|byte| *byte == b'\n') {
             let text = String::from_utf8_lossy(line);
             if let Some((_, rest)) = text.split_once("connection accepted from ") {
                 let (address, rest) = rest.split_once(" #").unwrap();
@@ -447,7 +448,7 @@ fn connections_clients_and_starts_are_noted() {
 
 #[test]
 fn no_flipped_or_missing_byte_makes_it_panic() {
-    let bytes = unpacked("mongod-4.0-mixed/mongod.log.gz");
+    let bytes = inflated("mongod-4.0-mixed/mongod.log.gz");
     let mut log = LogReader::new(LogSettings::default());
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate().step_by(97) {
         for at in 0..line.len() {

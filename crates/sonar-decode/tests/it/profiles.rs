@@ -1,10 +1,11 @@
 //! The recorded profiles of a real server, compared with the wire of the same seconds.
 
-use crate::shapes::{Nobody, Shapes, unpacked, wire};
+use crate::shapes::{Nobody, Shapes, wire};
 use sonar_decode::profile::{self, Profile};
+use sonar_decode::testing::fixtures::inflated;
 
 fn told(name: &str) -> Shapes {
-    let bytes = unpacked(name);
+    let bytes = inflated(name);
     let (mut rest, mut shapes, mut profile) = (bytes.as_slice(), Shapes::default(), Profile::default());
     while !rest.is_empty() {
         let length = profile::length(rest).unwrap().unwrap();
@@ -92,7 +93,7 @@ fn profile_and_wire_have_the_same_shapes_statement_by_statement() {
 
 #[test]
 fn a_damaged_document_is_an_error_and_never_a_panic() {
-    let bytes = unpacked("mongod-4.0-mixed/profile/stats.bson.gz");
+    let bytes = inflated("mongod-4.0-mixed/profile/stats.bson.gz");
     let mut rest = bytes.as_slice();
     for _ in 0..12 {
         let length = profile::length(rest).unwrap().unwrap();

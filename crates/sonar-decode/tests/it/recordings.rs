@@ -3,12 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::support::{Recorded, Seen, operations, packets, unpacked};
+use crate::support::{Recorded, Seen, operations, packets};
 use serde_json::Value;
 use sonar_core::{Class, Role};
+use sonar_decode::testing::fixtures::inflated;
 
 fn commands(recording: &str) -> Vec<Value> {
-    let text = String::from_utf8(unpacked(&format!("{recording}/driver.jsonl.gz"))).unwrap();
+    let text = String::from_utf8(inflated(&format!("{recording}/driver.jsonl.gz"))).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

@@ -50,7 +50,7 @@ impl Server {
     }
 
     /// Options and indexes; `None` if there is no such collection.
-    pub(super) fn made(&self, database: &str, collection: &str) -> Result<Option<CollectionSpec>> {
+    pub(super) fn collection_spec(&self, database: &str, collection: &str) -> Result<Option<CollectionSpec>> {
         let first = |reply: &Document| -> Vec<Document> {
             let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
             batch.into_iter().flatten().filter_map(Bson::as_document).cloned().collect()

@@ -9,6 +9,7 @@
 mod collection;
 mod content;
 mod plan;
+mod refusals;
 mod watch;
 
 use std::time::Instant;
@@ -380,7 +381,7 @@ impl Server {
         }
         // Neither of those shows an index or a validator that was created meanwhile.
         let same = self
-            .made(database, &before_name)?
+            .collection_spec(database, &before_name)?
             .is_some_and(|made| made.options == plan.options && made.indexes == plan.indexes);
         if !same {
             return Err(written("its options or indexes have changed"));

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use bson::{Bson, Document, doc};
+use bson::{Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::options::Hint;
 
 use super::collection::{BEFORE, COPY, CollectionSpec, ROLE, Raw, is_named, is_written, split};
-use crate::error::{Result, ServerError};
+use super::refusals::{refuse_kind, refuse_own, refuse_unordered, refused};
+use crate::error::Result;
 use crate::files;
 use crate::server::{Server, whole};
 
@@ -125,49 +126,24 @@ impl Server {
         order: &str,
         device_bytes: DeviceBytes<'_>,
     ) -> Result<ReorderPlan> {
-        let refused = |why: String| Err(ServerError::Refused(why));
         let (database, collection) = split(namespace)?;
-        if ["admin", "config", "local"].contains(&database) || collection.starts_with("system.") {
-            return refused(format!("{namespace} belongs to the server"));
-        }
-        if self.info().secondary {
-            return refused(format!(
-                "{} is a secondary: connect to the primary (no readPreference in the URI)",
-                self.info().address
-            ));
-        }
+        refuse_own(namespace, database, collection)?;
+        self.refuse_secondary()?;
         let leftover = self.reorder_leftover(database, collection)?;
-        let made = self.made(database, collection)?;
-        let Some(CollectionSpec { kind, options, indexes }) = made else {
+        let Some(spec) = self.collection_spec(database, collection)? else {
             return match leftover {
                 Some(left) => refused(format!("there is no collection {namespace}, but {left}")),
                 None => refused(format!("there is no collection {namespace}")),
             };
         };
-        if kind != "collection"
-            || options.get_bool("capped").unwrap_or(false)
-            || options.contains_key("clusteredIndex")
-        {
-            return refused(format!("{namespace} is no plain collection: it cannot be rewritten by copying"));
-        }
+        refuse_kind(namespace, &spec)?;
+        let CollectionSpec { options, indexes, .. } = spec;
         let stats = self.ask(database, doc! { "collStats": collection }, "ask for its size")?;
         self.refuse_cluster(namespace, &stats)?;
         let Some(index) = indexes.iter().find(|index| is_named(index, order)) else {
             return refused(format!("{namespace} has no index called {order}"));
         };
-        let ordered = index
-            .get_document("key")
-            .is_ok_and(|key| key.values().all(|way| !matches!(way, Bson::String(_))));
-        let partial =
-            index.contains_key("partialFilterExpression") || index.get_bool("sparse").unwrap_or(false);
-        if partial
-            || !ordered
-            || index.get_document("key").is_ok_and(|key| key.keys().any(|field| field.contains("$**")))
-        {
-            return refused(format!(
-                "the index {order} does not hold each document in an order: choose another"
-            ));
-        }
+        refuse_unordered(index)?;
         let raw = self.raw(database, collection);
         let sample = self.runtime().block_on(async {
             // Each reads what the other did not bring in, as far as the orders differ.
@@ -203,40 +179,6 @@ impl Server {
             leftover,
             batch: BATCH,
         })
-    }
-
-    /// Refuses a collection in a sharded cluster, behind a mongos or on a member of a shard, and suggests what to do
-    /// there.
-    fn refuse_cluster(&self, namespace: &str, stats: &Document) -> Result<()> {
-        let behind = self.info().mongos;
-        let sharded = stats.get_bool("sharded").unwrap_or(false);
-        if !behind && !sharded && !self.in_cluster()? {
-            return Ok(());
-        }
-        let which = match (behind, sharded) {
-            (_, true) => format!("{namespace} is sharded"),
-            (true, false) => format!("{namespace} is behind a mongos"),
-            (false, false) => format!("{} is a member of a sharded cluster", self.info().address),
-        };
-        Err(ServerError::Refused(format!(
-            "{which}: there a collection cannot be replaced from outside, and on a shard's own member the cluster would not \
-             know of it. What helps: while nothing writes to it, and with the balancer off, make a collection beside it \
-             through the mongos (sharded by the same key and with the same chunks, if it is sharded), fill it in order \
-             (find with hint and sort, insertMany), make its indexes, and rename it over the old one (renameCollection with \
-             dropTarget; of sharded collections from MongoDB 5.0 on). An initial sync does not help: it copies in the \
-             order that there is"
-        )))
-    }
-
-    /// Whether this mongod belongs to a sharded cluster. If the user may not ask, the fields that members of shards
-    /// add to each reply show it.
-    fn in_cluster(&self) -> Result<bool> {
-        let state = self.ask("admin", doc! { "shardingState": 1 }, "ask for its cluster");
-        if state.is_ok_and(|state| state.get_bool("enabled").unwrap_or(false)) {
-            return Ok(true);
-        }
-        let hello = self.ask("admin", doc! { "hello": 1 }, "ask for its cluster")?;
-        Ok(["configsvr", "$gleStats", "$configServerState"].iter().any(|mark| hello.contains_key(mark)))
     }
 
     /// What an interrupted run has left of a collection, in words.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sonar_serve::{PageLimits, PageRefusal, serve};
 
-use crate::support::{MemoryHistory, TestPage, at};
+use crate::support::{TestHistory, TestPage, at};
 
 /// A page that is served until it is dropped.
 struct RunningPage {
@@ -21,7 +21,7 @@ struct RunningPage {
 
 impl RunningPage {
     fn new(limits: PageLimits) -> Self {
-        let test = TestPage::new(MemoryHistory::hour(), limits);
+        let test = TestPage::new(TestHistory::hour(), limits);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
         let (page, flag) = (test.page.clone(), stop.clone());

@@ -11,12 +11,12 @@ use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
 use sonar_view::past::{HistoryView, PastIncident, timeline};
 use sonar_view::queries::Selection;
 
-use crate::support::{MemoryHistory, TestPage, at};
+use crate::support::{TestHistory, TestPage, at};
 
 #[test]
 fn documents_are_those_that_commands_write() {
-    let (history, page) = (MemoryHistory::hour(), TestPage::of_an_hour());
-    let view = HistoryView::new(&history, "memory", at(3_600)).unwrap();
+    let (history, page) = (TestHistory::hour(), TestPage::of_an_hour());
+    let view = HistoryView::new(&history.stored, "memory", at(3_600)).unwrap();
     let zone = Zone::named("Europe/Berlin").unwrap();
     let span = Span { from: at(600), to: at(3_000) };
     let query = "from=2023-11-14T22:10:00Z&to=2023-11-14T22:50:00Z&zone=Europe/Berlin";
@@ -60,7 +60,7 @@ fn queries_are_answered_as_a_whole_and_by_interval() {
 #[test]
 fn the_status_says_what_is_stored_and_what_the_agent_does() {
     let agent = Some(AgentStatus { windows: 7, ..AgentStatus::default() });
-    let page = TestPage::new(MemoryHistory { agent, ..MemoryHistory::hour() }, PageLimits::default());
+    let page = TestPage::new(TestHistory { agent, ..TestHistory::hour() }, PageLimits::default());
     assert_eq!(page.read("/nothing").status, StatusCode::NOT_FOUND);
     let status = page.read("/api/v1/status").json();
     assert_eq!(status["kind"], "page_status");
@@ -70,7 +70,7 @@ fn the_status_says_what_is_stored_and_what_the_agent_does() {
     );
     assert_eq!(status["agent"]["windows"], 7);
     assert_eq!((&status["refused"]["address"], &status["refused"]["host"]), (&1.into(), &0.into()));
-    let empty = TestPage::new(MemoryHistory::default(), PageLimits::default());
+    let empty = TestPage::new(TestHistory::default(), PageLimits::default());
     let status = empty.read("/api/v1/status").json();
     assert!(status["start_ns"].is_null() && status["agent"].is_null());
     let queries = empty.read("/api/v1/queries");

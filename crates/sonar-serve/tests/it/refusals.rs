@@ -1,5 +1,6 @@
 //! What is refused, and how that is said and counted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -8,9 +9,10 @@ use axum::http::header::{
     SET_COOKIE, TRANSFER_ENCODING, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderValue, Request, StatusCode};
+use sonar_core::testing::MemoryHistory;
 use sonar_serve::{AccessToken, PageLimits, PageRefusal, RequestRate};
 
-use crate::support::{Answer, MemoryHistory, POLICY, TestPage, at, get, post};
+use crate::support::{Answer, POLICY, TestHistory, TestPage, at, get, post};
 
 const DOCUMENTS: [&str; 6] = [
     "/api/v1/status",
@@ -133,7 +135,7 @@ fn every_answer_tells_the_browser_what_it_may_do() {
 
 #[test]
 fn what_would_take_too_much_is_refused_with_what_to_narrow() {
-    let limited = |limits: PageLimits| TestPage::new(MemoryHistory::hour(), limits);
+    let limited = |limits: PageLimits| TestPage::new(TestHistory::hour(), limits);
     let usual = PageLimits::default;
     let page = limited(PageLimits { span_ns: 60_000_000_000, ..usual() });
     let long = page.read("/api/v1/timeline?from=-30m");
@@ -152,7 +154,7 @@ fn what_would_take_too_much_is_refused_with_what_to_narrow() {
 
 #[test]
 fn too_many_requests_are_refused_until_there_is_time() {
-    let limited = |limits: PageLimits| TestPage::new(MemoryHistory::hour(), limits);
+    let limited = |limits: PageLimits| TestPage::new(TestHistory::hour(), limits);
     let usual = PageLimits::default;
     let full = limited(PageLimits { answers: 0, waiting: 0, ..usual() });
     let busy = full.read("/api/v1/status");
@@ -173,7 +175,8 @@ fn too_many_requests_are_refused_until_there_is_time() {
 
 #[test]
 fn a_history_that_cannot_be_read_is_no_empty_one() {
-    let broken = MemoryHistory { is_broken: true, ..MemoryHistory::hour() };
+    let stored = MemoryHistory { is_broken: true, ..MemoryHistory::default() };
+    let broken = TestHistory { stored: Arc::new(stored), ..TestHistory::default() };
     let page = TestPage::new(broken, PageLimits::default());
     for path in DOCUMENTS {
         assert_eq!(refused(&page.read(path)), expected(500, "failed"), "{path}");

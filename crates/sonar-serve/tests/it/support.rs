@@ -1,15 +1,13 @@
 //! A page of a history in memory, and who asks it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Builder;
 use axum::http::{HeaderMap, Request, StatusCode};
-use sonar_core::history::{
-    CollectorKind, Event, HistoryError, HistoryReader, HistoryWindow, Resolution, Span,
-};
+use sonar_core::history::{CollectorKind, HistoryReader, HistoryWindow, Resolution};
+use sonar_core::testing::MemoryHistory;
 use sonar_core::{Operation, Timestamp};
 use sonar_serve::{
     AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PageProblem,
@@ -29,25 +27,21 @@ pub fn at(second: u64) -> Timestamp {
     Timestamp::from_unix(START + second, 0)
 }
 
-/// A history in memory: windows of ten seconds, of which coarser ones are made.
-#[derive(Clone, Default)]
-pub struct MemoryHistory {
-    pub windows: Arc<Vec<HistoryWindow>>,
+/// What a page has of a history in memory.
+#[derive(Default)]
+pub struct TestHistory {
+    pub stored: Arc<MemoryHistory>,
     pub agent: Option<AgentStatus>,
-    pub is_broken: bool,
 }
 
-impl MemoryHistory {
+impl TestHistory {
     /// Half an hour in which queries take 3 ms, and half an hour in which they take 40 ms.
     pub fn hour() -> Self {
         let windows = (0..3_600)
             .step_by(WIDTH_S as usize)
             .map(|second| window(second, if second < 1_800 { 3 } else { 40 }));
-        Self { windows: Arc::new(windows.collect()), ..Self::default() }
-    }
-
-    fn checked(&self) -> Result<(), HistoryError> {
-        if self.is_broken { Err(HistoryError::new(fmt::Error)) } else { Ok(()) }
+        let stored = MemoryHistory { windows: windows.collect(), ..MemoryHistory::default() };
+        Self { stored: Arc::new(stored), ..Self::default() }
     }
 }
 
@@ -63,44 +57,9 @@ fn window(second: u64, latency_ms: u64) -> HistoryWindow {
     window
 }
 
-impl HistoryReader for MemoryHistory {
-    fn windows(
-        &self,
-        span: Span,
-        resolution: Resolution,
-        visit: &mut dyn FnMut(HistoryWindow),
-    ) -> Result<(), HistoryError> {
-        self.checked()?;
-        let mut open: Option<HistoryWindow> = None;
-        for window in self.windows.iter() {
-            let own = HistoryWindow::new(window.window.start, resolution);
-            if own.window.end <= span.from || own.window.start >= span.to {
-                continue;
-            }
-            if open.as_ref().is_some_and(|open| open.window.start < own.window.start) {
-                open.take().into_iter().for_each(&mut *visit);
-            }
-            open.get_or_insert(own).merge(window);
-        }
-        open.into_iter().for_each(visit);
-        Ok(())
-    }
-
-    fn events(&self, _: Span) -> Result<Vec<Event>, HistoryError> {
-        self.checked()?;
-        Ok(Vec::new())
-    }
-
-    fn extent(&self) -> Result<Option<Span>, HistoryError> {
-        self.checked()?;
-        let ends = self.windows.first().zip(self.windows.last());
-        Ok(ends.map(|(first, last)| Span { from: first.window.start, to: last.window.end }))
-    }
-}
-
-impl PageHistory for MemoryHistory {
+impl PageHistory for TestHistory {
     fn open(&self) -> Result<Box<dyn HistoryReader>, PageProblem> {
-        Ok(Box::new(self.clone()))
+        Ok(Box::new(Arc::clone(&self.stored)))
     }
 
     fn name(&self) -> &str {
@@ -139,7 +98,7 @@ impl Answer {
 }
 
 impl TestPage {
-    pub fn new(history: MemoryHistory, limits: PageLimits) -> Self {
+    pub fn new(history: TestHistory, limits: PageLimits) -> Self {
         let token = AccessToken::random().unwrap();
         let access = PageAccess::new(token.clone(), at(0));
         let hosts = AllowedHosts::new(["db1.example".to_owned()]);
@@ -149,7 +108,7 @@ impl TestPage {
     }
 
     pub fn of_an_hour() -> Self {
-        Self::new(MemoryHistory::hour(), PageLimits::default())
+        Self::new(TestHistory::hour(), PageLimits::default())
     }
 
     /// The answer to a request.

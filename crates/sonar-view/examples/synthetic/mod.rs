@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use sonar_core::operation::{ErrorCodes, InFlightOperations, Opcode, Statement};
+use sonar_core::operation::{ErrorCodes, InFlightOperations, Statement};
+use sonar_core::testing;
 use sonar_core::time::NS_PER_S;
 use sonar_core::window::WindowSettings;
 use sonar_core::{
@@ -53,7 +54,7 @@ pub fn shape(id: u64, command: &str, namespace: &str, typed: &str, plain: &str) 
 }
 
 pub fn server() -> Endpoint {
-    Endpoint::v4([10, 0, 0, 1], 27017)
+    testing::SERVER
 }
 
 /// A plain operation to change at will.
@@ -64,27 +65,12 @@ pub fn operation<'a>(shape: &'a Arc<ShapeInfo>, app: &'a Arc<Application>, end: 
         latency_ns: Some(1_200_000),
         transfer_ns: Some(30_000),
         client: Endpoint::v4([10, 0, 0, 9], 51_234),
-        server: server(),
-        role: Role::Served,
-        class: Class::User,
         command: &shape.command,
-        shape,
-        ordered_id: shape.id,
-        statements: &[],
-        statement_count: 1,
-        app,
-        opcode: Opcode::Msg,
-        compressor: None,
-        tls: None,
         request_id: 4_294_967_295,
-        cursor_id: None,
         request_bytes: 120,
         response_bytes: 3_400,
         docs_returned: Some(12),
-        docs_matched: None,
-        docs_affected: None,
-        outcome: Outcome::Ok,
-        values: None,
+        ..testing::operation(shape, app)
     }
 }
 

@@ -9,9 +9,9 @@ use sonar_core::history::EventKind;
 use sonar_core::time_split::RowSplit;
 use ts_rs::TS;
 
-use super::{level, split};
+use super::level;
 use crate::kit::json::{NamedCounts, name};
-use crate::why::ShownPart;
+use crate::shown_part::{ShownPart, of_row};
 
 /// The figures of one change; those of each kind of change have a form of their own.
 #[derive(Clone, Debug, Serialize, TS)]
@@ -296,7 +296,7 @@ impl SplitChangeJson {
         let side = |row: &RowSplit| SplitSideJson {
             operations: row.operations,
             total_ns: row.total_ns(),
-            parts: split::shown(row).filter(|(_, ns)| *ns > 0).map(|(part, ns)| (part.name(), ns)).collect(),
+            parts: of_row(row).filter(|(_, ns)| *ns > 0).map(|(part, ns)| (part.name(), ns)).collect(),
         };
         let grown = change.grown.iter().map(|grown| GrownPartJson {
             part: match grown.what {

@@ -1,4 +1,4 @@
-//! HistoryChanges in words.
+//! Changes in words.
 
 use sonar_core::Timestamp;
 use sonar_core::changes::{

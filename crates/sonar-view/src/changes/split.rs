@@ -5,7 +5,7 @@ use sonar_core::changes::{GrownTime, ShapeChange, ShapeWay, SplitChange, SplitGr
 use sonar_core::time_split::{RowSplit, TimePart};
 
 use crate::kit::{Grouped, Nanos, plural};
-use crate::why::ShownPart;
+use crate::shown_part::{ShownPart, of_row};
 
 /// Parts with at least this share of the time of one side are shown.
 const MIN_SHOWN: f64 = 0.05;
@@ -64,7 +64,7 @@ pub(super) fn evidence(split: &SplitChange) -> String {
     let SplitChange { before, after, .. } = split;
     let each = |row: &RowSplit, ns: u64| Nanos(ns / row.operations.max(1));
     let mut parts: Vec<(ShownPart, u64, u64)> =
-        shown(before).zip(shown(after)).map(|((part, was), (_, is))| (part, was, is)).collect();
+        of_row(before).zip(of_row(after)).map(|((part, was), (_, is))| (part, was, is)).collect();
     let share = |row: &RowSplit, ns: u64| ns as f64 / row.total_ns().max(1) as f64;
     parts.retain(|(_, was, is)| share(before, *was).max(share(after, *is)) >= MIN_SHOWN);
     parts.sort_by_key(|(_, _, is)| std::cmp::Reverse(*is));
@@ -78,11 +78,6 @@ pub(super) fn evidence(split: &SplitChange) -> String {
         Grouped(after.operations),
         parts.join(", ")
     )
-}
-
-pub(super) fn shown(row: &RowSplit) -> impl Iterator<Item = (ShownPart, u64)> {
-    let rest = [(ShownPart::Unread, row.unread_ns), (ShownPart::Unexplained, row.unexplained_ns())];
-    row.split.parts().map(|(part, ns)| (ShownPart::Measured(part), ns)).chain(rest)
 }
 
 #[cfg(test)]

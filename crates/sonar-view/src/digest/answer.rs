@@ -2,7 +2,7 @@
 
 use sonar_core::{GroupBy, Row, Subject};
 
-use super::{DigestView, hint, main_plan, names};
+use super::{DigestView, index_hint, main_plan, names};
 use crate::kit::{Grouped, Nanos, Percent, fit, plural};
 
 /// The rows that matter take together at least this share of the time.
@@ -109,8 +109,8 @@ fn reason(row: &Row) -> Option<String> {
 
 /// The index that may help a row.
 fn help(view: &DigestView<'_>, row: &Row) -> Option<String> {
-    let wants = |one: &hint::Suggestion<'_>| one.rows.iter().any(|other| std::ptr::eq(*other, row));
-    let one = hint::all(view).into_iter().find(wants)?;
+    let wants = |one: &index_hint::Suggestion<'_>| one.rows.iter().any(|other| std::ptr::eq(*other, row));
+    let one = index_hint::all(view).into_iter().find(wants)?;
     let (_, own, _) = names(row, view.form);
     let place = if one.hint.namespace == own { String::new() } else { format!(" on {}", one.hint.namespace) };
     Some(format!("an index {}{place} may help", one.hint.index))

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use sonar_core::{Identity, Row, Subject};
 
-pub use super::asked::{IndexHint, MIN_EXAMINED, MIN_RATIO, MIN_SHARE, for_query};
+pub use super::index_fields::{IndexHint, MIN_EXAMINED, MIN_RATIO, MIN_SHARE, for_query};
 
 use super::{DigestView, Indexes};
 
@@ -72,7 +72,7 @@ pub fn wanted_by_row(view: &DigestView<'_>) -> HashMap<usize, String> {
 
 /// The index that the foreign collection of a `$lookup` seems to lack; `None` where one that exists serves.
 fn foreign_index(row: &Row, indexes: Option<&Indexes>) -> Option<IndexHint> {
-    let hint = super::beyond::foreign(row)?;
+    let hint = super::remarks::foreign(row)?;
     let field = hint.index.strip_prefix('{')?.split(':').next()?;
     let serves = |index: &Vec<(String, i8)>| index.first().is_some_and(|(name, _)| name == field);
     let exists =

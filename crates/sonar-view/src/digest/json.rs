@@ -11,9 +11,9 @@ use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Digest, Reading, Role, Row, RowTotals, Source, Subject, Sum};
 use ts_rs::TS;
 
-use super::beyond::RowRemark;
-use super::hint::Suggestion;
-use super::notices::{NoticesJson, known};
+use super::index_hint::Suggestion;
+use super::log_notices::{NoticesJson, known};
+use super::remarks::RowRemark;
 use super::{DigestView, IncompletePart, SourceSummary, mean_ns};
 use crate::kit::HiddenObject;
 use crate::kit::json::line;
@@ -47,8 +47,11 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             filtered: !view.filter.is_empty(),
             hidden: HiddenObject::parts(&view.left_out(), view.sample),
             indexes_known: view.indexes.is_some(),
-            index_hints: super::hint::all(view).iter().map(|one| IndexHintJson::new(one, view)).collect(),
-            remarks: super::beyond::remarks(view)
+            index_hints: super::index_hint::all(view)
+                .iter()
+                .map(|one| IndexHintJson::new(one, view))
+                .collect(),
+            remarks: super::remarks::remarks(view)
                 .iter()
                 .filter_map(|(row, one)| RemarkJson::new(row, *one, view))
                 .collect(),
@@ -62,7 +65,7 @@ pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
             points_seen: digest.settings.points.then_some(digest.points_seen),
             rows_total: view.rows_total as u64,
             rows: {
-                let wanted = super::hint::wanted_by_row(view);
+                let wanted = super::index_hint::wanted_by_row(view);
                 view.rows
                     .iter()
                     .map(|(at, row)| DigestRowJson {

@@ -1,7 +1,7 @@
 //! What a log tells beside operations, as JSON.
 
 use serde::Serialize;
-use sonar_core::{Notices, Timestamp};
+use sonar_core::{LogNotices, Timestamp};
 use ts_rs::TS;
 
 /// Nanoseconds since the Unix epoch, if the time is known.
@@ -60,8 +60,8 @@ struct LogMessageJson {
     last: u64,
 }
 
-impl From<&Notices> for NoticesJson {
-    fn from(notices: &Notices) -> Self {
+impl From<&LogNotices> for NoticesJson {
+    fn from(notices: &LogNotices) -> Self {
         let starts = notices.starts.iter().map(|start| ServerStartJson {
             at: start.at.unix_ns(),
             version: start.version.to_string(),

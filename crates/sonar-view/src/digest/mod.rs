@@ -3,12 +3,12 @@
 //! A [`DigestView`] chooses and sorts the rows of a [`Digest`]; every share, mean and quantile comes from it.
 
 mod answer;
-mod asked;
-pub mod beyond;
 mod csv;
-pub mod hint;
+mod index_fields;
+pub mod index_hint;
 pub(crate) mod json;
-mod notices;
+mod log_notices;
+pub mod remarks;
 pub mod saved;
 mod text;
 
@@ -22,7 +22,7 @@ pub use sonar_core::Source;
 use sonar_core::Sum;
 use sonar_core::figures::Figures;
 use sonar_core::history::Span;
-use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Role, Row, RowTotals, Subject, Timestamp};
+use sonar_core::{Coverage, Digest, Identity, LogNotices, Reading, Role, Row, RowTotals, Subject, Timestamp};
 pub use text::text;
 use ts_rs::TS;
 
@@ -244,7 +244,7 @@ pub struct DigestView<'a> {
     /// What was captured, and what was lost; `None` except for the wire.
     pub coverage: Option<&'a Coverage>,
     /// What a log tells beside operations.
-    pub notices: Option<&'a Notices>,
+    pub notices: Option<&'a LogNotices>,
     /// Indexes that exist, where a server was asked; no index is hinted at where one of them serves.
     pub indexes: Option<&'a Indexes>,
     /// Which text of a shape.
@@ -412,7 +412,7 @@ impl<'a> DigestView<'a> {
 }
 
 /// The hosts that a log says its servers started on.
-pub fn hosts(notices: &Notices) -> Option<String> {
+pub fn hosts(notices: &LogNotices) -> Option<String> {
     let hosts: BTreeSet<&str> =
         notices.starts.iter().map(|start| &*start.host).filter(|host| !host.is_empty()).collect();
     (!hosts.is_empty()).then(|| hosts.into_iter().collect::<Vec<_>>().join(", "))

@@ -6,7 +6,7 @@
 
 use sonar_core::{Identity, Row, Subject};
 
-use super::asked::{IndexHint, MIN_EXAMINED, MIN_RATIO, MIN_SHARE, delivers, entries, fields, inner};
+use super::index_fields::{IndexHint, MIN_EXAMINED, MIN_RATIO, MIN_SHARE, delivers, entries, fields, inner};
 use super::{DigestView, Form, names};
 use crate::kit::{Count, UNKNOWN, or_unknown, plural};
 

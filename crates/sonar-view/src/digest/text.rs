@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use sonar_core::Sum;
 use sonar_core::figures::Figures;
-use sonar_core::{GroupBy, Notices, Row};
+use sonar_core::{GroupBy, LogNotices, Row};
 
 use super::{DigestView, Source, calls_over_time, main_plan, mean_ns, names};
 use crate::kit::{
@@ -103,7 +103,7 @@ fn span(view: &DigestView<'_>, figures: &Figures) -> String {
 fn hints(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     /// Indexes shown, and shapes of each; JSON has all.
     const SHOWN: usize = 5;
-    let all = super::hint::all(view);
+    let all = super::index_hint::all(view);
     if all.is_empty() {
         return Ok(());
     }
@@ -145,7 +145,7 @@ fn hints(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
 fn remarks(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     /// Remarks shown; JSON has all.
     const SHOWN: usize = 5;
-    let all = super::beyond::remarks(view);
+    let all = super::remarks::remarks(view);
     if all.is_empty() {
         return Ok(());
     }
@@ -267,7 +267,7 @@ fn counted(
 }
 
 /// What a log tells beside operations: connections, starts, errors and warnings.
-fn events(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()> {
+fn events(notices: &LogNotices, zone: &Zone, out: &mut impl Write) -> io::Result<()> {
     /// Lines shown of each kind; JSON has all.
     const SHOWN: usize = 10;
     if notices.accepted + notices.ended > 0 {

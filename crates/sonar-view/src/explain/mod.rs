@@ -12,11 +12,11 @@ use sonar_core::explain::{
 use ts_rs::TS;
 
 use self::words::{details, kind, sentence};
+use crate::digest::index_hint::{self, IndexHint};
 use crate::kit::json::Shown;
 use crate::kit::{
     About, Fitting, Grouped, Heading, Nanos, TextTable, UNKNOWN, escape, json as format, or_unknown, plural,
 };
-use crate::logs::hint::{self, IndexHint};
 
 /// Version of the schema: it grows when a field changes its meaning or goes.
 const SCHEMA: u32 = 1;
@@ -73,7 +73,7 @@ fn indexes(explained: &ExplainedCommand, findings: &[LocatedFinding]) -> Vec<Ind
         let plans: Vec<String> =
             std::iter::once(&plan.winning).chain(&plan.rejected).map(ExplainStage::summary).collect();
         let plans: Vec<&str> = plans.iter().map(String::as_str).collect();
-        if let Some(index) = hint::for_query(&plan.asked, &plans, &[]) {
+        if let Some(index) = index_hint::for_query(&plan.asked, &plans, &[]) {
             add(IndexHint { namespace: plan.namespace.clone(), index });
         }
     }

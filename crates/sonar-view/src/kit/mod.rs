@@ -22,6 +22,7 @@ pub use losses::{counted_in_words, in_words, losses};
 pub use server::{server_address, server_name};
 pub use sonar_core::words::plural;
 pub use table::{Heading, LaidOutTable, TextTable};
+pub(crate) use units::share;
 pub use units::{
     Brief, ByteSize, Bytes, Count, Grouped, Nanos, Percent, Ratio, UNKNOWN, mean_ns, or_unknown, scaled,
 };

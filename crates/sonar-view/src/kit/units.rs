@@ -3,6 +3,11 @@
 
 use std::fmt;
 
+/// The share of `part` in `whole`, from 0 on; 0 of nothing.
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
 /// What stands where a figure is not known.
 pub const UNKNOWN: &str = "-";
 

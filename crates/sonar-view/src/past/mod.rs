@@ -10,16 +10,21 @@
 //! | what was usual before | [`baseline`] |
 //! | what differs between two spans | [`compare`] |
 //! | series of devices and files | [`series`] |
+//! | every series over time | [`all_series`] |
+//! | what happened | [`events`] |
+//! | where the time of operations went, over time | [`waits`] |
 //!
 //! Each answer is made of a [`HistoryView`], which reads through
 //! [`HistoryReader`](sonar_core::HistoryReader): the store, or one in memory. Times are points in time: who asks has read
 //! what was written, opened the store and looked at the clock.
 
+pub mod all_series;
 pub mod baseline;
 pub mod compare;
 mod compared_time;
 mod digest;
 mod error;
+pub mod events;
 mod history_view;
 mod incident;
 pub mod queries;
@@ -27,6 +32,7 @@ pub mod series;
 pub mod shape;
 mod steps;
 pub mod timeline;
+pub mod waits;
 pub mod what_changed;
 
 pub use compared_time::ComparedTime;

@@ -1,4 +1,4 @@
-//! What `profiler` shows; its `report` is shown by [`logs`](crate::logs).
+//! What `profiler` shows; its `report` is shown by [`logs`](crate::digest).
 
 pub mod impact;
 pub mod status;

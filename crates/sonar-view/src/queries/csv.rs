@@ -4,12 +4,10 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use sonar_core::time_split::TimePart;
-
 use crate::kit::{escape, scaled};
 use crate::queries::split::parts;
 use crate::queries::{Grouping, ReportKey, ReportRow, WindowReport};
-use crate::why::ShownPart;
+use crate::shown_part::ShownPart;
 
 /// The fields that name a row, by grouping.
 const fn key_fields(by: Grouping) -> &'static [&'static str] {
@@ -65,12 +63,6 @@ const FIGURE_FIELDS: [&str; 29] = [
     "since",
 ];
 
-/// The parts of the time of operations.
-fn split_parts() -> impl Iterator<Item = ShownPart> {
-    let measured = TimePart::ALL.into_iter().map(ShownPart::Measured);
-    measured.chain([ShownPart::Unread, ShownPart::Unexplained])
-}
-
 /// Writes the heading.
 ///
 /// # Errors
@@ -82,7 +74,7 @@ pub fn heading(by: Grouping, mut out: impl Write) -> io::Result<()> {
         .chain(key_fields(by))
         .chain(&FIGURE_FIELDS)
         .for_each(|field| line.text(field));
-    split_parts().for_each(|part| line.text(&format!("split_{}_ns", part.name())));
+    ShownPart::all().for_each(|part| line.text(&format!("split_{}_ns", part.name())));
     line.text("split_operations");
     line.text("tls_operations");
     line.write(&mut out)
@@ -110,7 +102,7 @@ pub fn rows(
         line.figure(known.map(|_| format!("{:.6}", sum(&row.stats) / sum(&report.totals).max(1.0))));
         line.figure(row.against.map(|against| against.status.name()));
         let parts = row.split.as_deref().map(parts);
-        for part in split_parts() {
+        for part in ShownPart::all() {
             let ns = |parts: &Vec<_>| parts.iter().find(|(one, _)| *one == part).map_or(0, |(_, ns)| *ns);
             line.figure(parts.as_ref().map(ns));
         }

@@ -14,11 +14,11 @@ use ts_rs::TS;
 
 use super::server_state::ServerStateJson;
 use crate::kit::json::{NamedCounts, Shown, line, name};
-use crate::kit::{Hidden, HiddenObject, mean_ns, scaled};
+use crate::kit::{Hidden, HiddenObject, mean_ns, scaled, share};
 use crate::queries::layout::suites_of;
-use crate::queries::split::{longest_files, longest_waits, parts, share};
+use crate::queries::split::{longest_files, longest_waits, parts};
 use crate::queries::{Grouping, ReportKey, ReportRow, Silence, Stats, WindowReport};
-use crate::why::ShownPart;
+use crate::shown_part::ShownPart;
 
 /// Version of the schema: it grows when a field changes its meaning or goes, not when one is added.
 pub const SCHEMA: u32 = 1;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sonar_core::time_split::{FileTotal, RowSplit, ThreadActivity, TimePart, WaitTotal};
 
-use crate::kit::Nanos;
-use crate::why::ShownPart;
+use crate::kit::{Nanos, share};
+use crate::shown_part::{ShownPart, longest};
 
 /// Letters of the bar in the column.
 pub(super) const SPLIT_COLUMNS: usize = 10;
@@ -56,11 +56,7 @@ impl SplitGroup {
 
 /// The parts that took any time, in nanoseconds, the longest first.
 pub(super) fn parts(split: &RowSplit) -> Vec<(ShownPart, u64)> {
-    let measured = split.split.parts().map(|(part, ns)| (ShownPart::Measured(part), ns));
-    let others = [(ShownPart::Unread, split.unread_ns), (ShownPart::Unexplained, split.unexplained_ns())];
-    let mut parts: Vec<_> = measured.chain(others).filter(|(_, ns)| *ns > 0).collect();
-    parts.sort_by_key(|(_, ns)| Reverse(*ns));
-    parts
+    longest(&split.split, split.unread_ns, split.unexplained_ns())
 }
 
 /// Its long waits, the longest first.
@@ -75,11 +71,6 @@ pub(super) fn longest_files(split: &RowSplit) -> Vec<(&Arc<str>, &FileTotal)> {
     let mut files: Vec<_> = split.files.iter().collect();
     files.sort_by_key(|(_, total)| Reverse(total.wait_ns));
     files
-}
-
-/// `part` of `whole`; 0 of nothing.
-pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// What the thread of an operation in flight does, in words.

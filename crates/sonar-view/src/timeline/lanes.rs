@@ -14,7 +14,7 @@ use super::axis::TimeAxis;
 use super::choice::chosen;
 use super::report::{EventJson, LaneJson, TimelineReport};
 use crate::changes::GapJson;
-use crate::changes::words::{event as event_words, metric as metric_words};
+use crate::changes::words::metric as metric_words;
 use crate::kit::{About, Zone, ZoneObject, server_address};
 
 /// The most figures of the internals that are shown, the worst first.
@@ -104,13 +104,7 @@ impl TimelineBuilder {
         events.extend(std::mem::take(&mut self.commands).finish(&events));
         events.sort_by_key(|event| event.at);
         let kinds: Vec<EventKind> = events.iter().map(|event| event.kind).collect();
-        let shown = chosen(&kinds, MAX_EVENTS).into_iter().map(|at| &events[at]).map(|event| EventJson {
-            time_ns: event.at.unix_ns(),
-            kind: event.kind.name(),
-            server: (event.server.port != 0).then_some(event.server.port),
-            address: server_address(event.server),
-            sentence: event_words(event),
-        });
+        let shown = chosen(&kinds, MAX_EVENTS).into_iter().map(|at| EventJson::of(&events[at]));
         TimelineReport {
             schema: SCHEMA,
             kind: "timeline",

@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sonar_core::history::EventKind;
+use sonar_core::history::{Event, EventKind};
 use ts_rs::TS;
 
 use crate::changes::GapJson;
+use crate::changes::words::event as event_words;
 use crate::kit::json::line;
-use crate::kit::{About, ZoneObject};
+use crate::kit::{About, ZoneObject, server_address};
 
 /// Figures and events on one axis of time.
 #[derive(Clone, Debug, Serialize, TS)]
@@ -79,6 +80,17 @@ pub struct EventJson {
 }
 
 impl EventJson {
+    /// Of this event.
+    pub(crate) fn of(event: &Event) -> Self {
+        Self {
+            time_ns: event.at.unix_ns(),
+            kind: event.kind.name(),
+            server: (event.server.port != 0).then_some(event.server.port),
+            address: server_address(event.server),
+            sentence: event_words(event),
+        }
+    }
+
     /// What kind of event.
     pub(super) fn event_kind(&self) -> EventKind {
         EventKind::from_name(self.kind).unwrap_or(EventKind::CollectorFailed)

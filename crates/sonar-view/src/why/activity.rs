@@ -5,8 +5,9 @@ use sonar_core::Timestamp;
 use sonar_core::time_split::{Activity, ActivityInterval};
 use ts_rs::TS;
 
-use super::parts::{PartJson, ShownPart};
+use super::parts::PartJson;
 use crate::kit::sparkline;
+use crate::shown_part::ShownPart;
 
 /// Average number of operations in progress, by interval.
 #[derive(Clone, Debug, Serialize, PartialEq, TS)]

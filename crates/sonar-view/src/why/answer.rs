@@ -7,8 +7,9 @@ use super::disks::DiskLoadJson;
 use super::document::{BlockerJson, ShapeTimeJson, WhyReport};
 use super::files::FileJson;
 use super::limits::{self, ProcessLimitJson};
-use super::parts::{PartJson, ShownPart, WITHOUT_STACK};
+use super::parts::{PartJson, WITHOUT_STACK};
 use crate::kit::{Bytes, Count, Grouped, Nanos, Percent, plural};
+use crate::shown_part::ShownPart;
 
 /// A part below this share of the time is not explained.
 const NOTABLE: f64 = 0.05;

@@ -11,10 +11,11 @@ use super::disks::DiskLoadJson;
 use super::files::{FileJson, FileWaitsJson};
 use super::in_progress::InProgressJson;
 use super::limits::ProcessLimitJson;
-use super::parts::{PartJson, ShownPart};
+use super::parts::PartJson;
 use super::server::{ServerEvidenceJson, ServerSourcesJson};
 use crate::kit::About;
 use crate::kit::json::line;
+use crate::shown_part::ShownPart;
 
 /// Where the time of operations went.
 #[derive(Clone, Debug, Serialize, TS)]

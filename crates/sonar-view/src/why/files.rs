@@ -8,8 +8,7 @@ use serde::Serialize;
 use sonar_core::time_split::{FileReads, ShapeSplit};
 use ts_rs::TS;
 
-use super::parts::share;
-use crate::kit::{Bytes, Fitting, Grouped, Heading, Nanos, Percent, TextTable, escape};
+use crate::kit::{Bytes, Fitting, Grouped, Heading, Nanos, Percent, TextTable, escape, share};
 
 /// The most files of a shape, files of the report and shapes of a file in the document.
 const MAX_SHOWN: usize = 8;

@@ -7,8 +7,9 @@ use serde::Serialize;
 use sonar_core::time_split::{InFlightOperation, WireOperation};
 use ts_rs::TS;
 
-use super::parts::{self, PartJson, ShownPart};
+use super::parts::{self, PartJson};
 use crate::kit::{Fitting, Heading, Nanos, TextTable, escape};
+use crate::shown_part::ShownPart;
 
 /// The most operations to show.
 const MAX_SHOWN: usize = 20;

@@ -20,7 +20,7 @@ pub use document::{BlockerJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson
 pub use files::{FileJson, FileShapeJson, FileWaitsJson};
 pub use in_progress::{InProgressJson, UnfinishedOperation};
 pub use limits::ProcessLimitJson;
-pub use parts::{PartJson, ShownPart, WaitClassJson};
+pub use parts::{PartJson, WaitClassJson};
 pub use report::{WhyTrace, role_of};
 pub use server::{
     PlanCountJson, ProfiledDatabaseJson, ServerEvidenceJson, ServerFigureJson, ServerJoinJson,

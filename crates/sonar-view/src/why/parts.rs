@@ -2,10 +2,13 @@
 
 use std::cmp::Reverse;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use sonar_core::Histogram;
 use sonar_core::time_split::{OTHER, ShapeSplit, TimePart, TimeSplit, WaitTotal};
 use ts_rs::TS;
+
+use crate::kit::share;
+use crate::shown_part::{ShownPart, longest};
 
 /// The most wait classes to show for a part.
 const MAX_CLASSES: usize = 8;
@@ -50,60 +53,6 @@ pub struct WaitClassJson {
     pub share: f64,
 }
 
-/// What an operation spent a part of its time on.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, TS)]
-#[ts(type = "string")]
-pub enum ShownPart {
-    /// Measured at the thread.
-    Measured(TimePart),
-    /// The request had arrived, but the thread had not read it.
-    Unread,
-    /// Between the beginning and the end, but not measured.
-    Unexplained,
-}
-
-impl ShownPart {
-    /// The stable name in machine output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Measured(part) => part.name(),
-            Self::Unread => "not_yet_read",
-            Self::Unexplained => "unexplained",
-        }
-    }
-
-    /// What the operation did meanwhile, in words.
-    pub const fn words(self) -> &'static str {
-        let part = match self {
-            Self::Measured(part) => part,
-            Self::Unread => return "not yet read by the server",
-            Self::Unexplained => return "unexplained: events were lost",
-        };
-        match part {
-            TimePart::Cpu => "on a processor",
-            TimePart::RunQueue => "waiting for a processor",
-            TimePart::Yield => "giving way to other threads",
-            TimePart::Read => "waiting for reads of files",
-            TimePart::Fault => "waiting for pages of memory",
-            TimePart::Write => "waiting for writes to files",
-            TimePart::Flush => "waiting for flushes to disk",
-            TimePart::Futex => "waiting for a mutex, a ticket or a condition",
-            TimePart::Poll => "waiting for a lock, replication or another server",
-            TimePart::Backoff => "pausing for a busy page (WiredTiger)",
-            TimePart::Sleep => "pausing after a write conflict",
-            TimePart::Send => "waiting for the client to take the reply",
-            TimePart::Peer => "waiting for a socket of another server",
-            TimePart::Other => "waiting in other system calls",
-        }
-    }
-}
-
-impl Serialize for ShownPart {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
 /// The parts of the time of all rows, the largest first.
 pub(super) fn of_all(rows: &[ShapeSplit], whole: u64) -> Vec<PartJson> {
     let mut all = TimeSplit::default();
@@ -141,24 +90,17 @@ pub(super) fn of_split(split: &TimeSplit, whole: u64) -> Vec<PartJson> {
     in_order(split, 0, 0, whole)
 }
 
-fn in_order(split: &TimeSplit, unread: u64, unexplained: u64, whole: u64) -> Vec<PartJson> {
-    let measured = split.parts().map(|(part, ns)| (ShownPart::Measured(part), ns));
-    let others = [(ShownPart::Unread, unread), (ShownPart::Unexplained, unexplained)];
-    let mut parts: Vec<_> = measured
-        .chain(others)
-        .filter(|(_, ns)| *ns > 0)
-        .map(|(part, ns)| PartJson {
-            part,
-            ns,
-            share: share(ns, whole),
-            operations: None,
-            p50_ns: None,
-            p99_ns: None,
-            classes: Vec::new(),
-        })
-        .collect();
-    parts.sort_by_key(|part| Reverse(part.ns));
-    parts
+fn in_order(split: &TimeSplit, unread_ns: u64, unexplained_ns: u64, whole: u64) -> Vec<PartJson> {
+    let shown = longest(split, unread_ns, unexplained_ns).into_iter().map(|(part, ns)| PartJson {
+        part,
+        ns,
+        share: share(ns, whole),
+        operations: None,
+        p50_ns: None,
+        p99_ns: None,
+        classes: Vec::new(),
+    });
+    shown.collect()
 }
 
 fn classes(row: &ShapeSplit, part: TimePart, whole: u64, weight: f64) -> Vec<WaitClassJson> {
@@ -200,11 +142,6 @@ fn classes(row: &ShapeSplit, part: TimePart, whole: u64, weight: f64) -> Vec<Wai
         share: share(wait_ns, whole),
     });
     shown.collect()
-}
-
-/// The share of `part` in `whole`; 0 if `whole` is 0.
-pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 #[cfg(test)]

@@ -10,10 +10,9 @@ use super::disks::DiskLoadJson;
 use super::document::{BlockerJson, ShapeTimeJson, SplitCoverageJson, ThreadRoleJson, WhyReport};
 use super::in_progress::{self, UnfinishedOperation};
 use super::limits::ProcessLimitJson;
-use super::parts::share;
 use super::server::{ServerEvidenceJson, ServerSourcesJson};
 use super::{answer, files, parts};
-use crate::kit::About;
+use crate::kit::{About, share};
 
 /// Files, blockers and applications of a shape that are shown.
 const MAX_SHOWN: usize = 8;

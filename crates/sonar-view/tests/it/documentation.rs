@@ -31,7 +31,7 @@ fn every_counter_of_logs_and_profiles_is_documented_as_it_documents_itself() {
     for (name, _) in sonar_core::Figures::default().sums() {
         assert!(LOGS.contains(&format!("\n| `{name}` | ")), "docs/logs.md lacks the figure {name}");
     }
-    for name in sonar_view::logs::RowOrder::names() {
+    for name in sonar_view::digest::RowOrder::names() {
         assert!(LOGS.contains(name), "docs/logs.md lacks --sort {name}");
     }
 }

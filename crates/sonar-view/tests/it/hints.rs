@@ -2,9 +2,9 @@
 
 use crate::synthetic::{app, operation, shape};
 use sonar_core::{Digest, Execution, Operation, PlanFlags, Reading, Record, Timestamp};
+use sonar_view::digest::remarks::RowRemark;
+use sonar_view::digest::{self, DigestView, Source, ViewOptions, index_hint};
 use sonar_view::kit::Fitting;
-use sonar_view::logs::beyond::RowRemark;
-use sonar_view::logs::{self, DigestView, Source, ViewOptions, hint};
 
 /// Ten calls of each (shape, plan, milliseconds), each examining 500 documents and returning one.
 fn digest(calls: &[(&str, &str, u64)]) -> Digest {
@@ -36,7 +36,7 @@ fn view(digest: &Digest) -> DigestView<'_> {
 }
 
 fn suggested(digest: &Digest) -> Vec<(String, usize)> {
-    hint::all(&view(digest)).into_iter().map(|one| (one.hint.index, one.rows.len())).collect()
+    index_hint::all(&view(digest)).into_iter().map(|one| (one.hint.index, one.rows.len())).collect()
 }
 
 const CITY: &str = "{filter: {city: ?string}}";
@@ -93,7 +93,7 @@ fn a_lookup_without_an_index_wants_one_on_the_foreign_collection() {
             ..Execution::default()
         };
         let digest = executed("aggregate", typed, &execution, 20);
-        let hints: Vec<_> = hint::all(&view(&digest)).into_iter().map(|one| one.hint).collect();
+        let hints: Vec<_> = index_hint::all(&view(&digest)).into_iter().map(|one| one.hint).collect();
         hints.into_iter().map(|hint| format!("{} {}", hint.namespace, hint.index)).collect::<Vec<_>>()
     };
     let open = by("{$match: {status: ?string}}, ");
@@ -125,7 +125,7 @@ fn the_foreign_index_is_not_that_of_the_row() {
     };
     let digest = executed("aggregate", typed, &execution, 20);
     let mut out = Vec::new();
-    logs::json(&view(&digest), &mut out).unwrap();
+    digest::json(&view(&digest), &mut out).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(value["index_hints"][0]["namespace"], "shop.products");
     assert!(value["rows"][0]["index_hint"].is_null());
@@ -141,7 +141,7 @@ fn a_large_skip_is_named_where_nothing_else_explains_what_was_examined() {
             ..Execution::default()
         };
         let digest = executed("find", typed, &execution, 20);
-        let all: Vec<_> = logs::beyond::remarks(&view(&digest)).into_iter().map(|(_, one)| one).collect();
+        let all: Vec<_> = digest::remarks::remarks(&view(&digest)).into_iter().map(|(_, one)| one).collect();
         all
     };
     let page = "{filter: {user: ?string}, sort: {at: 1}, limit: ?number, skip: ?number}";
@@ -167,7 +167,7 @@ fn a_view_has_no_indexes() {
     let digest = executed("find", CITY, &execution, 20);
     assert_eq!(suggested(&digest), []);
     let mut out = Vec::new();
-    logs::text(&view(&digest), &mut Fitting::new(&mut out, None)).unwrap();
+    digest::text(&view(&digest), &mut Fitting::new(&mut out, None)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(
         text.contains("shop.orders is a view of shop.all_orders, and indexes for it belong there"),
@@ -181,14 +181,14 @@ fn replanning_is_named() {
     let execution = Execution { plan: "IXSCAN { city: 1 }", flags, ..Execution::default() };
     let digest = executed("find", CITY, &execution, 1);
     let mut out = Vec::new();
-    logs::text(&view(&digest), &mut Fitting::new(&mut out, None)).unwrap();
+    digest::text(&view(&digest), &mut Fitting::new(&mut out, None)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(
         text.contains("10 of 10 calls gave the cached plan up and planned again: find shop.orders {filter: {city: ?string}}"),
         "{text}"
     );
     let mut out = Vec::new();
-    logs::json(&view(&digest), &mut out).unwrap();
+    digest::json(&view(&digest), &mut out).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(
         (&value["remarks"][0]["kind"], &value["remarks"][0]["calls"]),
@@ -218,7 +218,7 @@ fn an_index_is_suggested_once_with_all_shapes_that_want_it() {
     ]);
     assert_eq!(suggested(&all), [("{city: 1}".to_owned(), 2), ("{age: 1}".to_owned(), 1)]);
     let mut out = Vec::new();
-    logs::text(&view(&all), &mut Fitting::new(&mut out, None)).unwrap();
+    digest::text(&view(&all), &mut Fitting::new(&mut out, None)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert_eq!(text.matches("shop.people {city: 1}: 85.7% of the time").count(), 1, "{text}");
     assert!(
@@ -227,7 +227,7 @@ fn an_index_is_suggested_once_with_all_shapes_that_want_it() {
         )
     );
     let mut out = Vec::new();
-    logs::json(&view(&all), &mut out).unwrap();
+    digest::json(&view(&all), &mut out).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(value["index_hints"][0]["shapes"].as_array().unwrap().len(), 2);
     assert_eq!(value["rows"][0]["index_hint"], "{city: 1}");
@@ -236,7 +236,7 @@ fn an_index_is_suggested_once_with_all_shapes_that_want_it() {
 #[test]
 fn what_took_less_than_a_millisecond_is_said_so() {
     let mut out = Vec::new();
-    logs::text(&view(&digest(&[(CITY, "COLLSCAN", 0)])), &mut Fitting::new(&mut out, None)).unwrap();
+    digest::text(&view(&digest(&[(CITY, "COLLSCAN", 0)])), &mut Fitting::new(&mut out, None)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("time <10.0ms  mean <1ms  p50 <1ms"), "{text}");
     assert!(!text.contains("0ns"), "{text}");
@@ -248,7 +248,7 @@ fn what_could_not_be_parsed_stands_below_the_answer() {
     let reading = Reading { lines: 1_000, lines_empty: 100, lines_malformed: 90, ..Reading::default() };
     let mut out = Vec::new();
     let view = DigestView::new(&digest, Source::Log, &ViewOptions::default()).with_reading(Some(&reading));
-    logs::text(&view, &mut Fitting::new(&mut out, None)).unwrap();
+    digest::text(&view, &mut Fitting::new(&mut out, None)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(
         text.lines()
@@ -257,9 +257,9 @@ fn what_could_not_be_parsed_stands_below_the_answer() {
             .starts_with("NOTE: 90 of 900 lines look like MongoDB's but could not be parsed (10.0%)"),
         "{text}"
     );
-    let assumed = logs::assumed_weights(&Reading { entries_weighted: 3, ..Reading::default() }).unwrap();
+    let assumed = digest::assumed_weights(&Reading { entries_weighted: 3, ..Reading::default() }).unwrap();
     assert!(assumed.contains("assumed") && assumed.contains("4.4.8-9"), "{assumed}");
-    assert_eq!(logs::assumed_weights(&Reading::default()), None);
+    assert_eq!(digest::assumed_weights(&Reading::default()), None);
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn no_line_is_wider_than_the_terminal() {
     let digest = digest(&[(CITY, "IXSCAN { country: 1, city: 1, age: 1 }", 10), (&long, "COLLSCAN", 99_999)]);
     for width in [60, 80, 120, 200] {
         let mut out = Vec::new();
-        logs::text(&view(&digest), &mut Fitting::new(&mut out, Some(width))).unwrap();
+        digest::text(&view(&digest), &mut Fitting::new(&mut out, Some(width))).unwrap();
         let text = String::from_utf8(out).unwrap();
         for line in text.lines() {
             assert!(sonar_view::kit::width(line) <= width, "{width}: {line}");
@@ -280,7 +280,7 @@ fn no_line_is_wider_than_the_terminal() {
 
 fn text_of(view: &DigestView<'_>) -> String {
     let mut out = Vec::new();
-    logs::text(view, &mut Fitting::new(&mut out, None)).unwrap();
+    digest::text(view, &mut Fitting::new(&mut out, None)).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -338,7 +338,7 @@ fn no_answer_is_made_of_the_few_latencies_that_are_known() {
         digest.record(&Record::server(Source::Log, &Operation { latency_ns, ..op }, &Execution::default()));
     }
     let summary =
-        |source| logs::SourceSummary::new(source, vec!["x".to_owned()], [].into_iter(), [].into_iter());
+        |source| digest::SourceSummary::new(source, vec!["x".to_owned()], [].into_iter(), [].into_iter());
     let summaries = [Source::Wire, Source::Log].map(summary);
     let text = text_of(&DigestView { summaries: &summaries, ..view(&digest) });
     assert!(

@@ -306,7 +306,7 @@ proptest! {
         let side = |name: &str| ComparedSide { history: None,
             name: name.to_owned(),
             host: None,
-            source: sonar_view::logs::Source::Log,
+            source: sonar_view::digest::Source::Log,
             zone: Zone::utc(), notes: Vec::new(),
         };
         let mut bytes = Vec::new();

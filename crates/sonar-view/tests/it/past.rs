@@ -5,9 +5,9 @@ use std::fmt;
 use crate::synthetic::{app, operation, shape};
 use sonar_core::changes::ALPHA;
 use sonar_core::history::{
-    CollectorKind, Event, EventKind, HistoryError, HistoryReader, HistoryWindow, Resolution, SeriesSubject,
-    Span, metrics,
+    CollectorKind, Event, EventKind, HistoryWindow, Resolution, SeriesSubject, Span, metrics,
 };
+use sonar_core::testing::MemoryHistory;
 use sonar_core::{Endpoint, GroupBy, Operation, Source, Timestamp};
 use sonar_view::compare::Change;
 use sonar_view::kit::{Fitting, Zone};
@@ -35,16 +35,15 @@ fn span(from: u64, to: u64) -> Span {
     Span { from: at(from), to: at(to) }
 }
 
-/// A history in memory: windows of ten seconds, of which coarser ones are made, and events.
-#[derive(Default)]
-struct FakeReader {
-    windows: Vec<HistoryWindow>,
-    events: Vec<Event>,
-    is_broken: bool,
+/// What these tests do with a history.
+trait TestedHistory {
+    /// Adds operations in each window of these seconds.
+    fn with(self, seconds: std::ops::Range<u64>, load: Load) -> Self;
+
+    fn view(&self) -> HistoryView<'_>;
 }
 
-impl FakeReader {
-    /// With operations in each window of these seconds.
+impl TestedHistory for MemoryHistory {
     fn with(mut self, seconds: std::ops::Range<u64>, load: Load) -> Self {
         self.windows.extend(seconds.step_by(WIDTH_S as usize).map(|second| window(second, load)));
         self
@@ -52,49 +51,6 @@ impl FakeReader {
 
     fn view(&self) -> HistoryView<'_> {
         HistoryView::new(self, "memory", at(3_600)).unwrap()
-    }
-
-    fn checked(&self) -> Result<(), HistoryError> {
-        if self.is_broken { Err(HistoryError::new(fmt::Error)) } else { Ok(()) }
-    }
-}
-
-impl HistoryReader for FakeReader {
-    fn windows(
-        &self,
-        span: Span,
-        resolution: Resolution,
-        visit: &mut dyn FnMut(HistoryWindow),
-    ) -> Result<(), HistoryError> {
-        self.checked()?;
-        let mut open: Option<HistoryWindow> = None;
-        for window in &self.windows {
-            let mut own = HistoryWindow::new(window.window.start, resolution);
-            if own.window.end <= span.from || own.window.start >= span.to {
-                continue;
-            }
-            if open.as_ref().is_some_and(|open| open.window.start < own.window.start) {
-                open.take().into_iter().for_each(&mut *visit);
-            }
-            own.merge(window);
-            match &mut open {
-                Some(open) => open.merge(window),
-                None => open = Some(own),
-            }
-        }
-        open.into_iter().for_each(visit);
-        Ok(())
-    }
-
-    fn events(&self, span: Span) -> Result<Vec<Event>, HistoryError> {
-        self.checked()?;
-        Ok(self.events.iter().filter(|event| span.contains(event.at)).cloned().collect())
-    }
-
-    fn extent(&self) -> Result<Option<Span>, HistoryError> {
-        self.checked()?;
-        let ends = self.windows.first().zip(self.windows.last());
-        Ok(ends.map(|(first, last)| Span { from: first.window.start, to: last.window.end }))
     }
 }
 
@@ -132,7 +88,11 @@ fn window_of(second: u64, loads: &[(Load, &str)]) -> HistoryWindow {
     window
 }
 
-fn changes(history: &FakeReader, when: Span, against: Option<Span>) -> Result<serde_json::Value, PastError> {
+fn changes(
+    history: &MemoryHistory,
+    when: Span,
+    against: Option<Span>,
+) -> Result<serde_json::Value, PastError> {
     let asked = AskedChanges { when: AskedTime::Span(when), against: against.map(ComparedTime::Span) };
     let report = report(&history.view(), &asked, &Zone::utc())?;
     Ok(serde_json::to_value(&report).unwrap())
@@ -152,10 +112,10 @@ fn messages(error: &PastError) -> Vec<String> {
 #[test]
 fn a_history_that_is_empty_or_cannot_be_read_says_so() {
     let now = at(0);
-    let empty = HistoryView::new(&FakeReader::default(), "memory", now).err().unwrap();
+    let empty = HistoryView::new(&MemoryHistory::default(), "memory", now).err().unwrap();
     assert!(matches!(empty, PastError::NothingStored(_)));
     assert!(empty.to_string().starts_with("the history in memory is empty"), "{empty}");
-    let broken = FakeReader { is_broken: true, ..FakeReader::default() };
+    let broken = MemoryHistory { is_broken: true, ..MemoryHistory::default() };
     let error = HistoryView::new(&broken, "memory", now).err().unwrap();
     assert_eq!(messages(&error), ["cannot read the history in memory", &fmt::Error.to_string()]);
     assert!(!error.is_wrong_question());
@@ -163,7 +123,7 @@ fn a_history_that_is_empty_or_cannot_be_read_says_so() {
 
 #[test]
 fn of_an_empty_span_nothing_is_said() {
-    let history = FakeReader::default().with(0..600, USUAL);
+    let history = MemoryHistory::default().with(0..600, USUAL);
     let view = history.view();
     let nothing = span(1_200, 1_500);
     // Nobody looked.
@@ -202,7 +162,7 @@ fn of_an_empty_span_nothing_is_said() {
 
 #[test]
 fn a_gap_is_named_and_passed() {
-    let history = FakeReader::default().with(0..300, USUAL).with(420..900, USUAL);
+    let history = MemoryHistory::default().with(0..300, USUAL).with(420..900, USUAL);
     let view = history.view();
     let report = changes(&history, span(200, 600), None).unwrap();
     let gaps = report["gaps"].as_array().unwrap();
@@ -225,7 +185,7 @@ fn a_gap_is_named_and_passed() {
 
 #[test]
 fn two_spans_are_compared() {
-    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, OTHER);
+    let history = MemoryHistory::default().with(0..600, USUAL).with(600..1_200, OTHER);
     let report = changes(&history, span(600, 1_200), Some(span(0, 600))).unwrap();
     assert_eq!(report["compared_with"]["start_ns"], at(0).unix_ns());
     let [moment] = report["moments"].as_array().unwrap().as_slice() else { panic!("{report}") };
@@ -243,7 +203,7 @@ fn two_spans_are_compared() {
 
 #[test]
 fn a_moment_is_compared_with_the_time_before_it() {
-    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, OTHER);
+    let history = MemoryHistory::default().with(0..600, USUAL).with(600..1_200, OTHER);
     let when = AskedTime::Moment { at: at(604), precision_ns: 1 };
     let asked = AskedChanges { when, against: None };
     let report = report(&history.view(), &asked, &Zone::utc()).unwrap();
@@ -254,9 +214,12 @@ fn a_moment_is_compared_with_the_time_before_it() {
 }
 
 /// A history in which windows of these seconds have what `loads` says.
-fn history_of(seconds: std::ops::Range<u64>, loads: impl Fn(u64) -> Vec<(Load, &'static str)>) -> FakeReader {
+fn history_of(
+    seconds: std::ops::Range<u64>,
+    loads: impl Fn(u64) -> Vec<(Load, &'static str)>,
+) -> MemoryHistory {
     let windows = seconds.step_by(WIDTH_S as usize).map(|second| window_of(second, &loads(second)));
-    FakeReader { windows: windows.collect(), ..FakeReader::default() }
+    MemoryHistory { windows: windows.collect(), ..MemoryHistory::default() }
 }
 
 /// The changes of all moments.
@@ -303,7 +266,7 @@ fn an_application_that_the_history_knows_is_new_again() {
 #[test]
 fn what_began_before_a_span_is_no_change_in_it() {
     let slow = Load { latency_ms: 30, ..USUAL };
-    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, slow);
+    let history = MemoryHistory::default().with(0..600, USUAL).with(600..1_200, slow);
     let began = |when| {
         let report = changes(&history, when, None).unwrap();
         all_changes(&report).iter().map(|one| one["since_ns"].as_u64().unwrap()).collect::<Vec<_>>()
@@ -318,7 +281,7 @@ fn what_began_before_a_span_is_no_change_in_it() {
 fn the_figures_of_a_change_begin_with_it_whatever_comes_next() {
     let faster = Load { latency_ms: 1, calls: 120, ..USUAL };
     let slower = Load { latency_ms: 5, ..USUAL };
-    let history = FakeReader::default().with(0..620, USUAL).with(620..630, faster).with(630..900, slower);
+    let history = MemoryHistory::default().with(0..620, USUAL).with(620..630, faster).with(630..900, slower);
     let report = changes(&history, span(500, 900), None).unwrap();
     let changes = all_changes(&report);
     let is_faster = |one: &&&serde_json::Value| one["sentence"].as_str().unwrap().contains("faster");
@@ -349,7 +312,7 @@ fn a_change_has_the_same_figures_however_long_the_span_is() {
 
 #[test]
 fn the_digest_of_a_span_has_its_rows() {
-    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, OTHER);
+    let history = MemoryHistory::default().with(0..600, USUAL).with(600..1_200, OTHER);
     let rows = |by| DigestRows { by, classes: ClassSet::ALL };
     let digest = HistoryDigest::of(&history.view(), span(303, 607), rows(GroupBy::Shape)).unwrap();
     assert_eq!((digest.windows, digest.source, digest.is_whole), (span(300, 610), Source::Wire, true));
@@ -361,7 +324,7 @@ fn the_digest_of_a_span_has_its_rows() {
 
 #[test]
 fn a_timeline_has_no_values_in_a_gap() {
-    let history = FakeReader::default().with(0..300, USUAL).with(420..900, USUAL);
+    let history = MemoryHistory::default().with(0..300, USUAL).with(420..900, USUAL);
     let report = timeline::report(&history.view(), span(200, 600), 360, &Zone::utc()).unwrap();
     assert_eq!(report.parts, 40, "none is narrower than a window");
     let rate = report.lanes.iter().find(|lane| lane.group == "queries").unwrap();
@@ -377,7 +340,7 @@ fn a_timeline_has_no_values_in_a_gap() {
 
 #[test]
 fn a_timeline_tells_two_servers_with_one_port_apart() {
-    let mut history = FakeReader::default().with(0..300, USUAL);
+    let mut history = MemoryHistory::default().with(0..300, USUAL);
     let contained = Endpoint::v4([172, 17, 0, 3], 27_017);
     for window in &mut history.windows {
         let (shape, app) = (shape(2, "find", "shop.orders", "{}", "{}"), app("api", "rust", "3"));
@@ -404,7 +367,7 @@ fn a_timeline_tells_two_servers_with_one_port_apart() {
 
 #[test]
 fn an_incident_joins_changes_timeline_and_queries() {
-    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, OTHER);
+    let history = MemoryHistory::default().with(0..600, USUAL).with(600..1_200, OTHER);
     let view = history.view();
     let PastIncident { window, report } =
         PastIncident::of(&view, span(300, 900), &Selection::default()).unwrap();
@@ -420,7 +383,7 @@ fn an_incident_joins_changes_timeline_and_queries() {
 
 #[test]
 fn intervals_are_whole_windows_and_none_is_in_a_gap() {
-    let history = FakeReader::default().with(0..300, USUAL).with(420..900, USUAL);
+    let history = MemoryHistory::default().with(0..300, USUAL).with(420..900, USUAL);
     let view = history.view();
     let minute = IntervalWidth::new(60_000 * MS).unwrap();
     let mut found = Vec::new();
@@ -448,7 +411,7 @@ fn intervals_are_whole_windows_and_none_is_in_a_gap() {
 
 #[test]
 fn queries_of_the_past_have_the_state_of_the_servers_at_the_end() {
-    let mut history = FakeReader::default().with(0..120, USUAL);
+    let mut history = MemoryHistory::default().with(0..120, USUAL);
     let own = Endpoint::v4([0; 4], crate::synthetic::server().port);
     let remote = Endpoint::v4([10, 0, 0, 9], own.port);
     let connections = metrics::find("connections.open").unwrap();
@@ -475,7 +438,7 @@ fn queries_of_the_past_have_the_state_of_the_servers_at_the_end() {
 
 #[test]
 fn a_baseline_with_a_gap_is_not_complete() {
-    let history = FakeReader::default().with(0..300, USUAL).with(420..900, USUAL);
+    let history = MemoryHistory::default().with(0..300, USUAL).with(420..900, USUAL);
     let view = history.view();
     let of = |from, to| {
         let input = BaselineInput::of(&view, span(from, to), ClassSet::USER, &Zone::utc()).unwrap();
@@ -495,7 +458,7 @@ fn a_baseline_with_a_gap_is_not_complete() {
 
 #[test]
 fn the_digests_of_two_spans_are_compared() {
-    let history = FakeReader::default().with(0..600, USUAL).with(600..1_200, OTHER);
+    let history = MemoryHistory::default().with(0..600, USUAL).with(600..1_200, OTHER);
     let view = history.view();
     let of = |from, to, by| {
         LoadedSpan::of(&view, span(from, to), DigestRows { by, classes: ClassSet::USER }, &Zone::utc())
@@ -525,7 +488,7 @@ fn the_digests_of_two_spans_are_compared() {
 
 #[test]
 fn series_are_those_of_the_span() {
-    let mut history = FakeReader::default().with(0..300, USUAL);
+    let mut history = MemoryHistory::default().with(0..300, USUAL);
     for (second, reads) in [(100, 10.0), (200, 30.0)] {
         let window = &mut history.windows[second / WIDTH_S as usize];
         let key = metrics::DISK_READS.key(Endpoint::default(), "sda");
@@ -547,7 +510,7 @@ fn series_are_those_of_the_span() {
 
 #[test]
 fn only_one_server_is_shown_and_only_a_known_one() {
-    let mut history = FakeReader::default().with(0..600, USUAL);
+    let mut history = MemoryHistory::default().with(0..600, USUAL);
     let port = crate::synthetic::server().port;
     let other = Endpoint::v4([0; 4], port + 1);
     history.events.push(Event::new(at(5), EventKind::LogRotation, other, ""));

@@ -9,9 +9,9 @@ use sonar_core::{DigestSettings, Endpoint, HistoryDigester, Operation, Timestamp
 use sonar_view::agent::AgentSummary;
 use sonar_view::changes::{ChangesReport, ComparedSpans};
 use sonar_view::compare::{ComparedSide, DigestComparison};
+use sonar_view::digest::Source;
 use sonar_view::incident::{IncidentParts, IncidentReport};
 use sonar_view::kit::{Fitting, Zone};
-use sonar_view::logs::Source;
 use sonar_view::queries::json::{self, ObjectKind};
 use sonar_view::queries::{Selection, WindowReport};
 use sonar_view::timeline::TimelineBuilder;

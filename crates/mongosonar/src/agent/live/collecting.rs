@@ -10,7 +10,8 @@ use sonar_view::agent::AgentSummary;
 
 use super::board::CollectorProblem;
 use super::runner::CollectorThread;
-use super::{INTERFACES_EVERY, LiveAgent, NAP, STATUS_EVERY, status_file};
+use super::{INTERFACES_EVERY, LiveAgent, NAP, STATUS_EVERY};
+use crate::agent::status_file;
 use crate::agent::summed_store::summary;
 
 impl LiveAgent<'_> {

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use sonar_core::Endpoint;
 
 use super::options;
-use super::path_bytes;
 use crate::agent::servers::local;
 use crate::agent::settings::ServerTable;
+use crate::confinement::path_bytes;
 use crate::servers;
 use crate::servers::configuration::ServerConfiguration;
 use crate::servers::files::{

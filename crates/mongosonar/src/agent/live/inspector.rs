@@ -21,10 +21,10 @@ use sonar_view::kit::plural;
 
 pub use super::described_server::FoundServer;
 use super::described_server::{KnownServer, describe, fitted};
-use super::path_bytes;
 use crate::agent::settings::{AgentSettings, ServerTable};
 use crate::confinement::helper_capabilities::INSPECTING;
 use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files};
+use crate::confinement::path_bytes;
 use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::input::follow::{FileThread, FileThreads, FollowedPlace};

@@ -27,7 +27,6 @@ mod network;
 mod opener;
 mod options;
 mod page;
-mod path_bytes;
 mod plan;
 mod positions;
 mod pulse;
@@ -38,7 +37,6 @@ mod search;
 mod split;
 mod stating;
 mod status;
-mod status_file;
 mod store_folder;
 mod storing;
 mod threads;
@@ -58,7 +56,7 @@ use sonar_core::{HistoryWriter, Timestamp};
 use sonar_sys::Host;
 use sonar_sys::kernel_log::KernelLog;
 use sonar_sys::resource::ResourceUsage;
-use sonar_view::agent::{AgentStatus, AgentSummary};
+use sonar_view::agent::AgentSummary;
 
 use self::backoff::Backoff;
 use self::board::{CollectorBoard, CollectorProblem, SourceId};
@@ -109,22 +107,6 @@ const INTERFACES_EVERY: Duration = Duration::from_secs(2);
 const STATUS_EVERY: Duration = Duration::from_secs(2);
 /// How long collectors may take to hand over their last windows.
 const PATIENCE: Duration = Duration::from_secs(8);
-
-/// What `--status` shows; `None` if no agent runs.
-///
-/// # Errors
-/// The status cannot be read.
-pub fn status(folder: &Path) -> Result<Option<AgentStatus>> {
-    status_file::read(folder)
-}
-
-/// The same for whoever cannot look at processes; `None` also if the agent has not written it for a minute.
-///
-/// # Errors
-/// The status cannot be read.
-pub fn recent_status(folder: &Path, now: Timestamp) -> Result<Option<AgentStatus>> {
-    status_file::read_recent(folder, now)
-}
 
 /// Collects until it is stopped; gives what was stored.
 ///

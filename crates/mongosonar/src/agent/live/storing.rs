@@ -131,16 +131,16 @@ mod tests {
 
     use sonar_core::history::CollectorKind;
     use sonar_core::observation::{Assembler, AssemblyLimits, WIDTH_NS, WindowCutter};
+    use sonar_core::testing::MemoryHistory;
 
     use super::*;
-    use crate::agent::memory_store::MemoryStore;
 
     #[test]
     fn whenever_it_is_killed_at_most_a_window_and_five_seconds_are_lost() {
         const TICK_NS: u64 = NS_PER_S / 4;
         let (to, parts) = sync_channel(100);
         let mut windows = WindowCutter::new(move |part| to.send(part).is_ok());
-        let mut assembler = Assembler::new(MemoryStore::default(), AssemblyLimits::default());
+        let mut assembler = Assembler::new(MemoryHistory::default(), AssemblyLimits::default());
         let begin = Timestamp::from_unix(1_000_003, 0);
         let mut observed = begin;
         // A source looks once a second, the main thread four times.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
 use sonar_core::history::{EventKind, HistoryError, SourcePositions, StoreNotice};
+use sonar_core::testing::MemoryHistory;
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, HistoryWindow};
 use sonar_store::StoreSettings;
@@ -16,7 +17,6 @@ use super::inspector::tests::of_nobody;
 use super::opener::RingOpener;
 use super::runner::{Collector, CollectorPlan, NotOpened, Observation};
 use super::*;
-use crate::agent::memory_store::MemoryStore;
 use crate::agent::settings::{AgentSettings, QueriesTable};
 use crate::capture::OperationListener;
 use crate::locking::lock;
@@ -38,7 +38,7 @@ impl AgentClock for TestClock {
 
 /// A store that a test looks into.
 #[derive(Clone, Default)]
-struct TestStore(Arc<Mutex<MemoryStore>>);
+struct TestStore(Arc<Mutex<MemoryHistory>>);
 
 impl HistoryWriter for TestStore {
     fn append_with(

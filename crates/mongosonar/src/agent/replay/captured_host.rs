@@ -11,7 +11,7 @@ use anyhow::Result;
 use sonar_core::{Packet, Timestamp};
 use sonar_decode::frame;
 
-use crate::queries::packets::{self, PacketSink};
+use crate::capture_reading::capture_file::{self, PacketSink};
 
 /// The packets at the beginning of a capture that show on which host it was made.
 const PACKETS: u64 = 20_000;
@@ -38,7 +38,7 @@ impl CaptureHead {
     /// It cannot be read.
     pub fn of(path: &Path, stop: &Arc<AtomicBool>) -> Result<Self> {
         let mut head = Self::default();
-        packets::read(path, stop, &mut head)?;
+        capture_file::read(path, stop, &mut head)?;
         Ok(head)
     }
 

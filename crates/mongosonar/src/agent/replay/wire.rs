@@ -14,10 +14,10 @@ use super::inputs::ReplayInputs;
 use super::source_end::SourceEnd;
 use crate::agent::servers::LocalServers;
 use crate::capture::applications::CaptureLog;
+use crate::capture_reading::capture_file::CaptureEnd;
+use crate::capture_reading::key_log;
 use crate::capture_reading::{self, CapturePlan, CaptureRead, CaptureSink, IntervalEnd};
 use crate::input;
-use crate::queries::key_log;
-use crate::queries::packets::CaptureEnd;
 
 /// Sorts operations into windows by the time of their end.
 struct OperationCutter<'a> {

@@ -87,10 +87,9 @@ pub fn ports(asked: &[u32], named: &[Range]) -> Result<Vec<Range>> {
 #[cfg(test)]
 pub mod tests {
     use std::net::TcpListener;
-    use std::sync::Arc;
 
-    use sonar_core::time_split::{FileWait, ThreadOperation, TimeSplit, Waker, WireOperation};
-    use sonar_core::{Application, Class, Endpoint, Role, ShapeId, ShapeInfo, Timestamp};
+    use sonar_core::time_split::{FileWait, ThreadOperation, Waker, WireOperation};
+    use sonar_core::{Endpoint, testing};
 
     use super::*;
 
@@ -98,24 +97,9 @@ pub mod tests {
         Endpoint::v4([10, 1, (number >> 8) as u8, number as u8], (number >> 16) as u16 + 1)
     }
 
-    const SERVER: Endpoint = Endpoint::v4([10, 0, 0, 1], 27_017);
-
     /// An operation of the wire on a connection of its own.
     pub fn wire_operation(number: u64) -> WireOperation {
-        WireOperation {
-            server: SERVER,
-            client: client(number),
-            request_id: 7,
-            start: Timestamp::from_unix_ns(number + 1_000),
-            end: Timestamp::from_unix_ns(number + 2_000),
-            latency_ns: Some(1_000),
-            was_answered: true,
-            role: Role::Served,
-            class: Class::User,
-            shape: Arc::new(ShapeInfo::default()),
-            ordered_id: ShapeId(1),
-            app: Arc::new(Application::default()),
-        }
+        WireOperation { client: client(number), ..testing::wire_operation(7, number + 1_000) }
     }
 
     /// The same at its thread, with as much as there may be.
@@ -123,35 +107,12 @@ pub mod tests {
         let file = FileWait { inode: 1, device: 1, reads: 1, in_order: 1, bytes: 1, wait_ns: 1 };
         let waker = Waker { thread: 9, operation_start: None, count: 1, wait_ns: 1 };
         ThreadOperation {
-            process: 1,
             thread: number as u32,
             thread_name: "conn12345678901".to_owned(),
-            connection: Some((SERVER, client(number))),
-            request_id: 7,
-            opcode: 2_013,
-            received_from: Timestamp::from_unix_ns(number + 1_000),
-            start: Timestamp::from_unix_ns(number + 1_000),
-            end: Timestamp::from_unix_ns(number + 2_000),
-            preempted: None,
-            queued_before_ns: 0,
-            duration_ns: 1_000,
-            split: TimeSplit::default(),
-            switches: 1,
-            reads: 1,
-            read_bytes: 1,
-            write_bytes: 1,
-            device_bytes: 1,
-            faults: 0,
-            request_bytes: 100,
-            reply_bytes: 100,
-            is_exhaust: false,
-            is_unacknowledged: false,
-            is_pipelined: false,
+            connection: Some((testing::SERVER, client(number))),
             files: vec![file; 4],
-            has_all_files: true,
             wakers: vec![waker; 4],
-            has_all_wakers: true,
-            woke_others: false,
+            ..testing::thread_operation(7, number + 1_000)
         }
     }
 

@@ -118,9 +118,10 @@ mod tests {
     use std::time::Instant;
 
     use sonar_core::operation::WaitingOperation;
+    use sonar_core::testing::{CLIENT, SERVER, thread_operation, wire_operation};
     use sonar_core::time_split::{FileWait, ThreadOperation, TimePart, TimeSplit, WireOperation};
     use sonar_core::window::WindowSettings;
-    use sonar_core::{Application, Class, Endpoint, InFlightOperations, Role, ShapeId, ShapeInfo};
+    use sonar_core::{Class, InFlightOperations, Role, ShapeId, ShapeInfo};
 
     use super::*;
 
@@ -131,55 +132,13 @@ mod tests {
     }
 
     fn operation(end: Timestamp, inode: u64) -> JoinedOperation {
-        let (server, client) = (Endpoint::v4([10, 0, 0, 1], 27_017), Endpoint::v4([10, 0, 0, 2], 40_000));
         let mut split = TimeSplit::default();
         split[TimePart::Cpu] = 500;
+        let shape = ShapeInfo { id: ShapeId(7), command: "find".into(), ..ShapeInfo::default() };
+        let file = FileWait { inode, device: 1, reads: 1, in_order: 0, bytes: 10, wait_ns: 100 };
         JoinedOperation {
-            wire: WireOperation {
-                server,
-                client,
-                request_id: 1,
-                start: end,
-                end,
-                latency_ns: Some(1_000),
-                was_answered: true,
-                role: Role::Served,
-                class: Class::User,
-                shape: Arc::new(ShapeInfo { id: ShapeId(7), command: "find".into(), ..ShapeInfo::default() }),
-                ordered_id: ShapeId(8),
-                app: Arc::new(Application::default()),
-            },
-            thread: ThreadOperation {
-                process: 1,
-                thread: 2,
-                thread_name: "conn1".to_owned(),
-                connection: Some((server, client)),
-                request_id: 1,
-                opcode: 2013,
-                received_from: end,
-                start: end,
-                end,
-                preempted: None,
-                queued_before_ns: 0,
-                duration_ns: 1_000,
-                split,
-                switches: 0,
-                reads: 1,
-                read_bytes: 10,
-                write_bytes: 0,
-                device_bytes: 0,
-                faults: 0,
-                request_bytes: 0,
-                reply_bytes: 0,
-                is_exhaust: false,
-                is_unacknowledged: false,
-                is_pipelined: false,
-                files: vec![FileWait { inode, device: 1, reads: 1, in_order: 0, bytes: 10, wait_ns: 100 }],
-                has_all_files: true,
-                wakers: Vec::new(),
-                has_all_wakers: true,
-                woke_others: false,
-            },
+            wire: WireOperation { end, shape: Arc::new(shape), ..wire_operation(1, end.unix_ns()) },
+            thread: ThreadOperation { end, split, files: vec![file], ..thread_operation(1, end.unix_ns()) },
         }
     }
 
@@ -234,7 +193,7 @@ mod tests {
     #[test]
     fn an_operation_in_flight_has_what_its_own_thread_does() {
         let mut splits = WindowSplits::new(SECOND, GroupBy::Shape);
-        let (server, client) = (Endpoint::v4([10, 0, 0, 1], 27_017), Endpoint::v4([10, 0, 0, 2], 40_000));
+        let (server, client) = (SERVER, CLIENT);
         let activity = ThreadActivity {
             thread_name: "conn5".to_owned(),
             doing: TimePart::Futex,

@@ -20,9 +20,9 @@ use super::withheld_memory::{WithheldMemory, may_attach, watched};
 use crate::capture::args::Range;
 use crate::capture::ports::CapturedPorts;
 use crate::confinement::helper_capabilities::READING_TLS;
+use crate::confinement::helper_channel::array;
 use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
 use crate::confinement::start_order::{self, StartStep};
-use crate::io::finder::array;
 use crate::servers;
 
 /// How often to look for processes.

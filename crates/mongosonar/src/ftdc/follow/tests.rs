@@ -1,11 +1,12 @@
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use sonar_core::internals::Metric;
 use sonar_decode::ftdc::MetricChunk;
+use sonar_decode::testing::fixtures;
 use sonar_sys::host::regular;
 
 use super::*;
@@ -67,7 +68,7 @@ impl Drop for TempFolder {
 }
 
 fn fixture(name: &str) -> Vec<u8> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ftdc").join(name)).unwrap()
+    fs::read(fixtures::fixture("ftdc").join(name)).unwrap()
 }
 
 const DAY: &str = "metrics.2026-11-21T21-22-47Z-00000";

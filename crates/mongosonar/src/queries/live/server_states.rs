@@ -195,9 +195,10 @@ mod tests {
     use std::fs::{self, File};
     use std::io::Write;
     use std::os::unix::net::UnixStream;
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
 
     use sonar_decode::ftdc::document_length;
+    use sonar_decode::testing::fixtures::fixture;
 
     use super::*;
     use crate::ftdc::follow::DiagnosticFile;
@@ -220,8 +221,7 @@ mod tests {
 
     /// The documents of a recorded file: what the server is, then its chunks.
     fn recorded() -> Vec<Vec<u8>> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/ftdc/day").join(NAME);
-        let bytes = fs::read(path).unwrap();
+        let bytes = fs::read(fixture("ftdc/day").join(NAME)).unwrap();
         let (mut rest, mut found) = (&bytes[..], Vec::new());
         while let Some(length) = rest.first_chunk().and_then(|first| document_length(*first).unwrap()) {
             found.push(rest[..length].to_vec());

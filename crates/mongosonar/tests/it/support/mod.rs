@@ -3,7 +3,7 @@
 pub mod trace;
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -11,6 +11,7 @@ use serde_json::Value;
 use sonar_core::Timestamp;
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
 use sonar_decode::io_file::{FileEntry, RecordingWriter, ThreadEntry};
+pub use sonar_decode::testing::fixtures::{fixture, inflated};
 
 /// The recordings of a real server, by the folder's name.
 pub const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
@@ -18,19 +19,6 @@ pub const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
 /// `LONG=1`: the long form of tests that have one.
 pub fn is_long() -> bool {
     std::env::var_os("LONG").is_some()
-}
-
-/// A file of the fixtures.
-pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
-}
-
-/// What is in a compressed one.
-pub fn inflated(name: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    let file = std::fs::File::open(fixture(name)).unwrap();
-    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut out).unwrap();
-    out
 }
 
 /// What a real mongod read, as strace saw it (a fixture), as a recording of `io record`.

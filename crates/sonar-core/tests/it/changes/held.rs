@@ -1,5 +1,6 @@
 //! Operations that a lock of all writes held, however slow they were before.
 
+use sonar_core::Role;
 use sonar_core::changes::{Scan, ScanMoment};
 use sonar_core::operation::InFlightOperations;
 

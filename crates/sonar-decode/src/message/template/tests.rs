@@ -1,24 +1,20 @@
 //! A request that fits a template gives the same as a walk of it: for every request of the recordings, for one of
 //! each kind of command, and for all of them with random changes of bytes.
 
-use std::io::Read;
-
 use bson::{Bson, Document, doc};
 use proptest::prelude::*;
 use sonar_core::operation::Opcode;
 
 use crate::capture_file::{CaptureParser, Step};
 use crate::message::{HEADER, Header};
+use crate::testing::fixtures::inflated;
 use crate::testing::templates::{ReplyChecker, RequestChecker};
 
 const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
 
 /// The bodies of the requests, or of the replies, of a recording that are in one frame each.
 fn messages(recording: &str, requests: bool) -> Vec<Vec<u8>> {
-    let path = format!("{}/../../fixtures/{recording}/wire.pcap.gz", env!("CARGO_MANIFEST_DIR"));
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).expect("a recording");
-    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("gzip");
+    let bytes = inflated(&format!("{recording}/wire.pcap.gz"));
     let (mut parser, mut at, mut bodies) = (CaptureParser::new(), 0, Vec::new());
     while let Ok(step) = parser.next(&bytes[at..]) {
         match step {

@@ -1,25 +1,13 @@
 //! Operations on the wire of a recording, by shape, for tests of other sources.
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sonar_core::{Execution, Identity, Operation};
 use sonar_decode::capture_file::{CaptureParser, Step};
 use sonar_decode::entry;
+use sonar_decode::testing::fixtures::inflated;
 use sonar_decode::{Decoder, Settings, Shared, Sink};
-
-pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
-}
-
-pub fn unpacked(name: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    let file = std::fs::File::open(fixture(name)).unwrap();
-    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut out).unwrap();
-    out
-}
 
 /// Statements by shape id and, for commands that are no bulk of several shapes, by ordered id.
 #[derive(Default)]
@@ -82,7 +70,7 @@ pub fn wire(name: &str, database: &'static str, port: u16) -> Shapes {
 
 /// Decodes the capture of a recording.
 pub fn decode(name: &str, sink: &mut impl Sink) {
-    let bytes = unpacked(&format!("{name}/wire.pcap.gz"));
+    let bytes = inflated(&format!("{name}/wire.pcap.gz"));
     let (mut parser, mut at) = (CaptureParser::new(), 0);
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
     let mut last = Default::default();

@@ -1,10 +1,9 @@
 //! Recordings of a real server, and the operations that a decoder finds in packets.
 
-use std::io::Read;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use sonar_core::{Class, Coverage, LinkType, Operation, Outcome, Packet, Role, Timestamp};
+use sonar_decode::testing::fixtures::inflated;
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 
 /// A packet of a recording.
@@ -16,16 +15,9 @@ pub struct Recorded {
     pub cut: u32,
 }
 
-pub fn unpacked(name: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
-    let mut out = Vec::new();
-    flate2::read::MultiGzDecoder::new(std::fs::File::open(&path).unwrap()).read_to_end(&mut out).unwrap();
-    out
-}
-
 /// The packets of a recording, which is a little-endian pcap file with microseconds.
 pub fn packets(recording: &str) -> Vec<Recorded> {
-    let file = unpacked(&format!("{recording}/wire.pcap.gz"));
+    let file = inflated(&format!("{recording}/wire.pcap.gz"));
     assert_eq!(file[..4], [0xd4, 0xc3, 0xb2, 0xa1]);
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
     let (mut at, mut packets) = (24, Vec::new());

@@ -8,7 +8,8 @@ use sonar_core::history::{
     CollectorKind, HistoryReader, HistoryWindow, Resolution, SeriesKey, SeriesSubject, SeriesValue, Span,
 };
 pub use sonar_core::impact::SplitMix64 as Random;
-use sonar_core::operation::{Application, ErrorCodes, InFlightOperations, Opcode, Operation};
+use sonar_core::operation::{Application, ErrorCodes, InFlightOperations, Operation};
+use sonar_core::testing::operation;
 use sonar_core::time_split::{FileTotal, RowSplit, TimePart, WaitTotal, WireOperation};
 use sonar_core::{
     Class, Endpoint, Identity, Outcome, Reading, Record, Role, Row, ShapeId, ShapeInfo, Source, Sum, Table,
@@ -83,23 +84,14 @@ pub fn record(window: &mut HistoryWindow, end: Timestamp, random: &mut Random) {
         role: Role::ALL[random.below(2) as usize],
         class: Class::ALL[random.below(5) as usize],
         command: ["find", "insert", "update", "aggregate"][random.below(4) as usize],
-        shape: &shape,
         ordered_id: ShapeId(1 + random.below(12)),
-        statements: &[],
         statement_count: 1 + random.below(3) as u32,
-        app: &app,
-        opcode: Opcode::Msg,
-        compressor: None,
-        tls: None,
-        request_id: 7,
-        cursor_id: None,
         request_bytes: random.below(5_000),
         response_bytes: random.below(1 << 24),
         docs_returned: maybe(random, 1_000),
-        docs_matched: None,
         docs_affected: maybe(random, 10),
         outcome,
-        values: None,
+        ..operation(&shape, &app)
     };
     if random.below(3) > 0 {
         if random.below(2) == 0
@@ -225,29 +217,10 @@ pub fn small_of(start: u64, shape: &Arc<ShapeInfo>) -> HistoryWindow {
         start: at(start),
         end: at(start).plus_ns(5),
         latency_ns: Some(1_000_000),
-        transfer_ns: None,
         client: Endpoint::v4([10, 0, 0, 1], 5_000),
         server: Endpoint::v4([0, 0, 0, 0], 27017),
-        role: Role::Served,
-        class: Class::User,
-        command: "find",
-        shape,
         ordered_id: ShapeId(9),
-        statements: &[],
-        statement_count: 1,
-        app: &app,
-        opcode: Opcode::Msg,
-        compressor: None,
-        tls: None,
-        request_id: 7,
-        cursor_id: None,
-        request_bytes: 100,
-        response_bytes: 200,
-        docs_returned: Some(1),
-        docs_matched: None,
-        docs_affected: None,
-        outcome: Outcome::Ok,
-        values: None,
+        ..operation(shape, &app)
     };
     window.window.record(&op);
     window.window.end = at(start).plus_ns(Resolution::TenSeconds.width_ns());

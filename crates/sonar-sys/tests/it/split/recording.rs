@@ -5,12 +5,12 @@
 //! or a message ends there. It has no wake-ups either: a wait lasts until the thread runs again.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
+use sonar_core::testing;
 use sonar_core::time_split::{
     JoinCounts, JoinedOperation, ServerEvidence, ServerJoinCounts, ServerJoiner, ServerOperation,
     SplitJoiner, ThreadOperation, TimePart, TimeSplit, WireOperation,
@@ -19,6 +19,7 @@ use sonar_core::{Execution, Identity, LinkType, Operation, Outcome, Packet, Sour
 use sonar_decode::entry::{EntrySink, ParsedEntry};
 use sonar_decode::log::LogReader;
 use sonar_decode::profile::Profile;
+use sonar_decode::testing::fixtures;
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 
 use super::machine::{CallKind, Divided, divide};
@@ -35,15 +36,12 @@ fn text(name: &str) -> String {
     String::from_utf8(inflated(name)).unwrap()
 }
 
-fn fixture(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/mongod-4.4-minutes").join(name)
+fn recorded(name: &str) -> PathBuf {
+    fixtures::fixture("mongod-4.4-minutes").join(name)
 }
 
 fn inflated(name: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    let file = std::fs::File::open(fixture(name)).unwrap();
-    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut out).unwrap();
-    out
+    fixtures::inflated(&format!("mongod-4.4-minutes/{name}"))
 }
 
 /// Time and bytes of each packet; the capture is a little-endian pcap file with microseconds.
@@ -203,7 +201,7 @@ fn clients() -> HashMap<String, SocketAddr> {
 
 /// How far the time is ahead of the monotonic clock.
 fn clock_offset() -> u64 {
-    let clocks: Value = serde_json::from_slice(&std::fs::read(fixture("clocks.json")).unwrap()).unwrap();
+    let clocks: Value = serde_json::from_slice(&std::fs::read(recorded("clocks.json")).unwrap()).unwrap();
     clocks["realtime"].as_u64().unwrap() - clocks["monotonic"].as_u64().unwrap()
 }
 
@@ -315,35 +313,20 @@ fn thread_operation(one: &Divided, name: &str, client: SocketAddr, offset: u64) 
         split[part] = one.parts[part as usize];
     }
     ThreadOperation {
-        process: 1,
         thread: one.thread,
         thread_name: name.into(),
         connection: Some((SocketAddr::new(client.ip(), PORT).into(), client.into())),
-        request_id: one.request,
-        opcode: 2013,
         received_from: at(one.received_from),
-        start: at(one.start),
         end: at(one.end),
-        preempted: None,
-        queued_before_ns: 0,
         duration_ns: one.end - one.start,
         split,
         switches: one.switches.into(),
-        reads: 0,
-        read_bytes: 0,
-        write_bytes: 0,
-        device_bytes: 0,
-        faults: 0,
         request_bytes: one.request_bytes,
         reply_bytes: one.reply_bytes,
         is_exhaust: one.flags & 1 != 0,
         is_unacknowledged: one.flags & 2 != 0,
         is_pipelined: one.flags & 4 != 0,
-        files: Vec::new(),
-        has_all_files: true,
-        wakers: Vec::new(),
-        has_all_wakers: true,
-        woke_others: false,
+        ..testing::thread_operation(one.request, one.start + offset)
     }
 }
 

@@ -13,10 +13,10 @@ use super::App;
 use super::history::{History, HistoryPoint, POINTS};
 use super::palette::Palette;
 use crate::kit::{
-    Count, Nanos, UNKNOWN, escape, fit, or_unknown, plural, push_padded, sparkline, width, wrap,
+    Count, Nanos, UNKNOWN, escape, fit, or_unknown, plural, push_padded, share, sparkline, width, wrap,
 };
 use crate::queries::layout::{suites_of, tls_share};
-use crate::queries::split::{SplitGroup, doing, longest_files, longest_waits, parts, share};
+use crate::queries::split::{SplitGroup, doing, longest_files, longest_waits, parts};
 use crate::queries::{Callers, NamespaceFilter, ReportKey, ReportRow, Selection, WindowReport};
 
 /// The most bars of the histogram.

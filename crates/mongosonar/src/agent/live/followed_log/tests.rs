@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, channel};
 use proptest::prelude::*;
 use sonar_core::history::CollectorKind;
 use sonar_core::observation::{Assembler, AssemblyLimits, WindowPart, starts};
+use sonar_core::testing::MemoryHistory;
 use sonar_core::time::NS_PER_S;
 use sonar_core::{HistoryWriter, Source};
 use sonar_decode::log::LogSettings;
 
 use super::*;
-use crate::agent::memory_store::MemoryStore;
 use crate::agent::servers::local;
 use crate::input::follow::FollowStart;
 use crate::input::follow::path::FollowedPath;
@@ -85,12 +85,12 @@ struct LogAgent {
     log: FollowedLog<FollowedPath>,
     windows: WindowCutter,
     parts: Receiver<WindowPart>,
-    assembler: Assembler<MemoryStore>,
+    assembler: Assembler<MemoryHistory>,
     observed: u64,
 }
 
 impl LogAgent {
-    fn start(store: MemoryStore, server: &LoggingServer) -> Self {
+    fn start(store: MemoryHistory, server: &LoggingServer) -> Self {
         let start = starts(&store.positions()).remove(&local(PORT));
         let from = start.as_ref().map_or(FollowStart::Beginning, |at| FollowStart::At(at.place.position));
         let follower = FileFollower::new(FollowedPath(server.log()), None, from).unwrap();
@@ -122,12 +122,12 @@ impl LogAgent {
         }
     }
 
-    fn killed(mut self) -> MemoryStore {
+    fn killed(mut self) -> MemoryHistory {
         std::mem::take(self.assembler.store_mut())
     }
 
     /// Ends in order.
-    fn end(mut self) -> MemoryStore {
+    fn end(mut self) -> MemoryHistory {
         self.log.poll(&mut self.windows, &AtomicBool::new(false)).unwrap();
         self.log.end(&mut self.windows);
         self.windows.finish();
@@ -138,7 +138,7 @@ impl LogAgent {
 }
 
 /// Lines and operations that are stored, by the start of their window in seconds.
-fn stored(store: &MemoryStore) -> BTreeMap<u64, (u64, u64)> {
+fn stored(store: &MemoryHistory) -> BTreeMap<u64, (u64, u64)> {
     let mut all = BTreeMap::<u64, (u64, u64)>::new();
     for window in &store.windows {
         let calls = |row: &sonar_core::Row| row.observed_by(Source::Log).map_or(0, |seen| seen.figures.calls);
@@ -184,7 +184,7 @@ proptest! {
     fn whenever_the_agent_is_killed_each_line_is_stored_once(actions in actions()) {
         let mut server = LoggingServer::new();
         append(&server.log(), "");
-        let mut agent = LogAgent::start(MemoryStore::default(), &server);
+        let mut agent = LogAgent::start(MemoryHistory::default(), &server);
         for action in actions {
             if matches!(action, Action::Rename | Action::CopyAndTruncate) {
                 // Only one rotation lies between the present and where a later run begins.
@@ -229,7 +229,7 @@ fn a_line_without_a_time_counts_with_the_one_before() {
     server.write(&[0], false);
     append(&server.log(), "something else\n");
     server.second += 100;
-    let mut agent = LogAgent::start(MemoryStore::default(), &server);
+    let mut agent = LogAgent::start(MemoryHistory::default(), &server);
     agent.work(server.second, 3);
     let store = agent.end();
     assert_eq!(stored(&store), [(60, (2, 1))].into());
@@ -240,7 +240,7 @@ fn the_rest_of_a_last_line_is_not_read_again() {
     let mut server = LoggingServer::new();
     server.write(&[0], false);
     append(&server.log(), "the server was killed in this li");
-    let mut agent = LogAgent::start(MemoryStore::default(), &server);
+    let mut agent = LogAgent::start(MemoryHistory::default(), &server);
     agent.work(server.second, 3);
     agent.log.finish(&mut agent.windows);
     let store = agent.end();
@@ -257,7 +257,7 @@ fn the_rest_of_a_last_line_is_not_read_again() {
 fn agent_with_a_stored_line(server: &mut LoggingServer) -> LogAgent {
     server.second = 65;
     server.write(&[0, 15], false);
-    let mut agent = LogAgent::start(MemoryStore::default(), server);
+    let mut agent = LogAgent::start(MemoryHistory::default(), server);
     agent.work(68, 3);
     let store = agent.killed();
     assert_eq!((stored(&store)[&50], stored(&store).get(&60)), ((1, 1), None));
@@ -292,7 +292,7 @@ fn a_line_that_is_too_long_counts_once_if_the_agent_is_killed_within_it() {
     let mut server = LoggingServer::new();
     server.write(&[0], false);
     append(&server.log(), &"x".repeat(5 << 20));
-    let mut agent = LogAgent::start(MemoryStore::default(), &server);
+    let mut agent = LogAgent::start(MemoryHistory::default(), &server);
     agent.work(200, 3);
     let store = agent.killed();
     append(&server.log(), "\n");
@@ -335,7 +335,7 @@ fn ends_of_connections_since_the_agent_started_are_told_once() {
     let before = "2026-05-01T10:00:59.000+0000 I NETWORK  [conn1] end connection 10.0.0.9:1 (0 connections now open)\n";
     append(&server.log(), before);
     append(&server.log(), &[ended(1, 2), ended(2, 3)].concat());
-    let mut agent = LogAgent::start(MemoryStore::default(), &server);
+    let mut agent = LogAgent::start(MemoryHistory::default(), &server);
     agent.work(65, 3);
     let mut told = || -> Vec<(u16, u64)> {
         let ends = agent.log.take_ends().clients.waiting;

@@ -1,0 +1,90 @@
+//! How commands write their reports: text or JSON to standard output, and a page into a file.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::outfile::{self, OutFile};
+use crate::page;
+
+/// In which forms a command writes its report.
+#[derive(Args, Debug, Clone, Default)]
+pub struct OutputArgs {
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Write the report as one self-contained page into this file too
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
+    pub html: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    /// Whether the report is also wanted as JSON, which its page draws.
+    pub const fn needs_json(&self) -> bool {
+        self.json || self.html.is_some()
+    }
+
+    /// Writes a report; `json` is also what its page draws.
+    ///
+    /// # Errors
+    /// The page cannot be written, or standard output cannot.
+    pub fn write<E>(
+        &self,
+        json: impl Fn(&mut dyn Write) -> io::Result<()>,
+        text: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+    ) -> Result<()>
+    where
+        anyhow::Error: From<E>,
+    {
+        write_page(self.html.as_deref(), &json)?;
+        print(self.json, json, text)
+    }
+}
+
+/// Prints a report, as JSON or as text.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print<E>(
+    as_json: bool,
+    json: impl Fn(&mut dyn Write) -> io::Result<()>,
+    text: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<()>
+where
+    anyhow::Error: From<E>,
+{
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    if as_json {
+        json(&mut out)?;
+    } else {
+        text(&mut out)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Writes the page of a report, if one was asked for. Do it before the report is printed: whoever reads standard output may
+/// leave early, which ends the program.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_page(path: Option<&Path>, json: impl Fn(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    path.map_or(Ok(()), |path| outfile::write(path, |out| page_of(json, out)))
+}
+
+/// Likewise, into a file that was opened while that was still possible.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_opened_page(
+    file: Option<&OutFile>,
+    json: impl Fn(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    file.map_or(Ok(()), |file| file.write(|out| page_of(json, out)))
+}
+
+fn page_of(json: impl Fn(&mut dyn Write) -> io::Result<()>, out: &mut BufWriter<File>) -> io::Result<()> {
+    page::write(out, |out| json(out))
+}

@@ -1,0 +1,100 @@
+//! What happened in a span of time: the events of servers, of the machine and of the agent.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use sonar_core::history::{EventKind, Span};
+use ts_rs::TS;
+
+use super::{HistoryView, PastError};
+use crate::changes::GapJson;
+use crate::kit::json::line;
+use crate::kit::{About, Zone, ZoneObject};
+use crate::timeline::EventJson;
+
+/// Version of the schema.
+const SCHEMA: u32 = 1;
+
+/// Which events are shown.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    /// Only those of this kind.
+    pub kind: Option<EventKind>,
+    /// Only those whose sentence has each of these words, whatever their case; empty for all.
+    pub text: String,
+    /// The most events: the latest.
+    pub limit: usize,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Serialize, TS)]
+pub struct EventsReport {
+    /// Version of the schema.
+    pub schema: u32,
+    /// `events`.
+    #[ts(type = "\"events\"")]
+    pub kind: &'static str,
+    /// Where it comes from.
+    pub about: About,
+    /// The zone of times in text.
+    pub zone: ZoneObject,
+    /// How many events there are of each kind, without the filter.
+    pub kinds: BTreeMap<&'static str, usize>,
+    /// The events, by time.
+    pub events: Vec<EventJson>,
+    /// Earlier ones that the filter lets pass, and that were left out because there are too many.
+    pub left_out: usize,
+    /// Times that were not observed.
+    pub gaps: Vec<GapJson>,
+}
+
+impl EventsReport {
+    /// Writes the document as one line.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn json(&self, out: impl Write) -> io::Result<()> {
+        line(self, out)
+    }
+}
+
+/// The events of a span; times in text are those of a clock in `zone`.
+///
+/// # Errors
+/// The history cannot be read.
+pub fn report(
+    history: &HistoryView<'_>,
+    span: Span,
+    filter: &EventFilter,
+    zone: &Zone,
+) -> Result<EventsReport, PastError> {
+    let span = history.until_now(span);
+    let all = history.events(span)?;
+    let mut kinds = BTreeMap::new();
+    all.iter().for_each(|event| *kinds.entry(event.kind.name()).or_default() += 1);
+    let words: Vec<String> = filter.text.split_whitespace().map(str::to_lowercase).collect();
+    let mut events: Vec<EventJson> = all
+        .iter()
+        .filter(|event| filter.kind.is_none_or(|kind| kind == event.kind))
+        .map(EventJson::of)
+        .filter(|event| {
+            let sentence = event.sentence.to_lowercase();
+            words.iter().all(|word| sentence.contains(word.as_str()))
+        })
+        .collect();
+    let left_out = events.len().saturating_sub(filter.limit);
+    events.drain(..left_out);
+    let mut about = About::new(None, vec![history.name().to_owned()], Some(span));
+    about.host = history.host()?;
+    Ok(EventsReport {
+        schema: SCHEMA,
+        kind: "events",
+        about,
+        zone: ZoneObject::new(zone, [span.from, span.to]),
+        kinds,
+        events,
+        left_out,
+        gaps: history.gaps(span)?.iter().map(GapJson::from).collect(),
+    })
+}
