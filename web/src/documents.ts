@@ -29,6 +29,49 @@ width_ns: number,
 /** Parts that operations had, the largest first. */
 parts: Array<PartActivityJson>, };
 
+/** A running agent. */
+export type AgentStatus = {
+/** The program's version. */
+version: string,
+/** Its process. */
+pid: number,
+/** When that started, in clock ticks since boot: distinguishes it from a later process of its number. */
+started_ticks: number,
+/** When it started, in nanoseconds since 1970. */
+started_ns: number,
+/** When this was written. */
+written_ns: number,
+/** The folder of the store. */
+store: string,
+/** Size of the store in bytes. */
+store_bytes: number,
+/** Windows stored since the start. */
+windows: number,
+/** Windows that could not be stored. */
+windows_lost: number,
+/** Why windows cannot be stored now; `None` if they can. */
+store_problem: string | null,
+/** End of the last stored window, in nanoseconds since 1970. */
+last_window_ns: number | null,
+/** Why the last change of the configuration was refused; `None` if it was not. */
+refused_configuration: string | null,
+/** What the store reported, the newest last. */
+notices: Array<string>,
+/** Processor time of the whole agent so far, in nanoseconds. */
+cpu_ns: number,
+/** Processor time of its helper processes so far, in nanoseconds. */
+helpers_cpu_ns: number,
+/** Its memory in bytes. */
+memory_bytes: number,
+/** What holds it, and how much at most. */
+held: Array<HeldBytes>,
+/** Its page; `None` if it is off. */
+page: ServedPageStatus | null,
+/** Its collectors. */
+collectors: Array<CollectorStatus>,
+/** The servers that it watches. */
+servers: Array<WatchedServer>, };
+
 /** Series over time. */
 export type AllSeriesReport = {
 /** Version of the schema. */
@@ -240,6 +283,33 @@ wait_ns: number,
 values: Array<number | null>, };
 
 export type ClientCallerJson = { address: string, calls: number, failed: number | null, latency_ns: number | null, };
+
+/** How a collector is. */
+export type CollectorState = "off" | "waiting" | "working" | "needs_you";
+
+/** One collector. */
+export type CollectorStatus = {
+/** Its stable name. */
+name: string,
+/** How it is. */
+state: CollectorState,
+/** Since when, in nanoseconds since 1970; `None` if it never worked or failed. */
+since_ns: number | null,
+/** When it last delivered data. */
+last_data_ns: number | null,
+/** Records that it lost so far: packets, lines, samples, accesses. */
+lost: number,
+/** Processor time that its threads have used so far in user mode, in nanoseconds. */
+user_ns: number,
+/** The same in the kernel. */
+system_ns: number,
+/** How long its eBPF programs have run so far, in the threads that they trace; `None` if it has none, or the kernel
+ * does not measure it. */
+ebpf_ns: number | null,
+/** Why it waits, or it or a part of it fails, and what helps: a text for each server or interface. */
+problems: Array<string>,
+/** What it collects, where that differs from server to server. */
+notes: Array<string>, };
 
 export type ComparedSideJson = { name: string, host: string | null, source: string, calls: number,
 /** Nanoseconds since 1970. */
@@ -699,6 +769,17 @@ export type GrowthJson = { parts: Array<SeriesChangeJson>, subject: string, name
 /** Before and after; null for a figure without limits. */
 verdicts: [string, string] | null, };
 
+/** What holds memory in the agent, in a helper process of it, or in the kernel. */
+export type HeldBytes = {
+/** The holder. */
+name: string,
+/** `agent`, `mapped`, `helper` or `kernel`. */
+place: string,
+/** What it holds now, in bytes; `None` if only its limit is known. */
+bytes: number | null,
+/** The most that it may hold, in bytes; `None` if it has no limit of its own. */
+max_bytes: number | null, };
+
 /** Operations that are left out for one reason. */
 export type HiddenObject = { reason: string, operations: number, classes: { [key in string]: number }, show_with: string, };
 
@@ -905,6 +986,33 @@ export type ObservedJson = { start_ns: number, end_ns: number, };
 
 export type PageInsJson = { count: number, bytes: number, wasted_bytes: number, wasted_share: number | null, };
 
+/** What a history has, and what the agent does that writes it. */
+export type PageStatus = {
+/** Version of the schema. */
+schema: number,
+/** `page_status`. */
+kind: "page_status",
+/** The version of mongosonar. */
+version: string,
+/** The folder of the history. */
+history: string,
+/** The time of the answer, in nanoseconds since 1970. */
+now_ns: number,
+/** The host that the history is of, if it is known. */
+host: string | null,
+/** The start of the time that the history covers; null if it is empty. */
+start_ns: number | null,
+/** Its end. */
+end_ns: number | null,
+/** What was not observed in its last hour. */
+gaps: Array<GapJson>,
+/** What the agent does; null if none has written for a minute. */
+agent: AgentStatus | null,
+/** Why it is not known what the agent does. */
+agent_problem: string | null,
+/** How much was refused since the start of the page, by its reason. */
+refused: { [key in string]: number }, };
+
 /** Operations that did one thing. */
 export type PartActivityJson = {
 /** What they did. */
@@ -1040,6 +1148,21 @@ kind: string, shape_id: string, namespace: string, calls: number, view_of: strin
 /** What stands out, and what to do. */
 words: string, };
 
+/** Why a request was refused. */
+export type RequestProblem = {
+/** Version of the schema. */
+schema: number,
+/** `problem`. */
+kind: "problem",
+/** The version of mongosonar. */
+version: string,
+/** The reason, for programs. */
+reason: string,
+/** What is wrong, and what helps. */
+words: string,
+/** The parameter that is wrong, if it is one. */
+parameter: string | null, };
+
 /** Requests of one kind in a step. */
 export type RequestsJson = {
 /** How many. */
@@ -1132,6 +1255,15 @@ min: number,
 max: number,
 /** How its mean is judged; null for a figure without limits. */
 verdict: string | null, };
+
+/** The page of an agent. */
+export type ServedPageStatus = {
+/** Its address, with the port. */
+address: string,
+/** Why it is not served; `None` if it is. */
+problem: string | null,
+/** Requests refused since the start, by reason, without reasons that did not occur. */
+refused: { [key in string]: number }, };
 
 export type ServerChangeJson = { levels: Array<ServerLevelJson>, new_shapes: number, new_shapes_share: number, applications: Array<string>, };
 
@@ -1738,6 +1870,25 @@ blockers: Array<WaitBlockerJson>,
 files: Array<WaitFileJson>,
 /** Times that were not observed. */
 gaps: Array<GapJson>, };
+
+/** A server that the agent watches. */
+export type WatchedServer = {
+/** Its program. */
+name: string,
+/** Its version, if its `diagnostic.data` states it. */
+version: string | null,
+/** Its process. */
+pid: number,
+/** Its port. */
+port: number,
+/** Its log, if it is known. */
+log: string | null,
+/** Why its log is not followed; `None` if it is. */
+log_problem: string | null,
+/** Its `diagnostic.data`, if it is known. */
+diagnostic_data: string | null,
+/** Why that is not followed; `None` if it is. */
+diagnostic_problem: string | null, };
 
 /** Where the time of operations went. */
 export type WhyReport = {

@@ -7,17 +7,22 @@ import { DiskComparisonPage } from "./pages/disk/comparison";
 import { DiskPage } from "./pages/disk/page";
 import { ExplainPage } from "./pages/explain";
 import { FtdcPage } from "./pages/ftdc";
+import { EventsPage } from "./pages/events";
 import { ChangesPage, IncidentPage, TimelinePage } from "./pages/history";
 import { ImpactPage, LongImpactPage } from "./pages/impact";
 import { IoPage } from "./pages/io";
+import { SeriesPage } from "./pages/series";
 import { ShapePage } from "./pages/shape";
 import { StackComparisonPage, StacksPage } from "./pages/stacks";
+import { WaitsPage } from "./pages/waits";
 import { WhyPage } from "./pages/why";
 import { visible } from "./parts/format";
 import type { Report } from "./report";
 
 export function Page({ report }: { report: Report }) {
   switch (report.kind) {
+    case "all_series":
+      return <SeriesPage report={report} />;
     case "digest":
       return <DigestPage report={report} />;
     case "comparison":
@@ -28,6 +33,8 @@ export function Page({ report }: { report: Report }) {
       return <DiskPage report={report} />;
     case "disk_compare":
       return <DiskComparisonPage report={report} />;
+    case "events":
+      return <EventsPage report={report} />;
     case "explain_report":
       return <ExplainPage report={report} />;
     case "ftdc_report":
@@ -50,6 +57,8 @@ export function Page({ report }: { report: Report }) {
       return <StackComparisonPage report={report} />;
     case "timeline":
       return <TimelinePage report={report} />;
+    case "waits":
+      return <WaitsPage report={report} />;
     case "what-changed":
       return <ChangesPage report={report} />;
     case "why":

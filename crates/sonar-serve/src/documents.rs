@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use serde::Serialize;
 use sonar_core::history::{EventKind, SeriesSubject, Span};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Role, ShapeId, Timestamp};
-use sonar_view::agent::AgentStatus;
-use sonar_view::changes::GapJson;
-use sonar_view::kit::{Zone, json};
+use sonar_view::kit::Zone;
+use sonar_view::page::{PageStatus, SCHEMA};
 use sonar_view::past::all_series::{self, SeriesFilter};
 use sonar_view::past::events::{self, EventFilter};
 use sonar_view::past::queries::{IntervalWidth, intervals, whole};
@@ -22,7 +20,7 @@ use sonar_view::queries::{Column, Grouping, PacketOrigin, PastWindow, Selection,
 use crate::limits::PageRefusal;
 use crate::page::ServedPage;
 use crate::parameters::Parameters;
-use crate::problem::{PageProblem, SCHEMA};
+use crate::problem::PageProblem;
 use crate::reading::{BoundedReader, ReadingStopped};
 
 /// Rows of queries in an answer, without `limit`.
@@ -175,27 +173,6 @@ impl Write for AnswerBytes {
     }
 }
 
-/// What the history has, and what the agent does.
-#[derive(Serialize)]
-struct PageStatusJson<'a> {
-    schema: u32,
-    kind: &'static str,
-    version: &'static str,
-    history: &'a str,
-    now_ns: u64,
-    host: Option<String>,
-    /// The time that the history covers; null if it is empty.
-    start_ns: Option<u64>,
-    end_ns: Option<u64>,
-    /// What was not observed in its last hour.
-    gaps: Vec<GapJson>,
-    agent: Option<AgentStatus>,
-    /// Why it is not known what the agent does.
-    agent_problem: Option<String>,
-    /// How much was refused since the start of the page, by its reason.
-    refused: BTreeMap<&'static str, u64>,
-}
-
 /// What a document is made of.
 struct AskedDocument<'a> {
     page: &'a ServedPage,
@@ -238,11 +215,11 @@ impl<'a> AskedDocument<'a> {
             Err(why) => (None, Some(why)),
         };
         let refused = PageRefusal::ALL.map(|kind| (kind.name(), self.page.refused.get(kind)));
-        let status = PageStatusJson {
+        let status = PageStatus {
             schema: SCHEMA,
             kind: "page_status",
             version: env!("CARGO_PKG_VERSION"),
-            history: self.page.history.name(),
+            history: self.page.history.name().to_owned(),
             now_ns: self.now.unix_ns(),
             host,
             start_ns: extent.map(|extent| extent.from.unix_ns()),
@@ -252,7 +229,7 @@ impl<'a> AskedDocument<'a> {
             agent_problem,
             refused: BTreeMap::from(refused),
         };
-        written(json::line(&status, out))
+        written(status.json(out))
     }
 
     fn queries(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {

@@ -6,6 +6,7 @@
 //! | how much, and what was refused | `limits`, `reading` |
 //! | what is asked | `parameters` |
 //! | what is answered | `documents`: those of [`sonar_view::past`], as `--json` has them; `problem` |
+//! | how programs ask, in OpenAPI | `openapi` |
 //! | when something new is there | `live`, `newest` |
 //! | addresses, and what every request has to pass | `router` |
 //! | connections | `server` |
@@ -21,6 +22,7 @@ mod hosts;
 mod limits;
 mod live;
 mod newest;
+mod openapi;
 mod page;
 mod parameters;
 mod problem;

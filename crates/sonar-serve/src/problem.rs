@@ -3,14 +3,11 @@
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use sonar_view::page::{RequestProblem, SCHEMA};
 use sonar_view::past::PastError;
 
 use crate::access::AccessDenied;
 use crate::limits::PageRefusal;
-
-/// Version of the schema of all documents that only a page has.
-pub(crate) const SCHEMA: u32 = 1;
 
 /// Why a request is not answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,16 +15,6 @@ pub struct PageProblem {
     pub(crate) kind: PageRefusal,
     words: String,
     parameter: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ProblemJson<'a> {
-    schema: u32,
-    kind: &'static str,
-    version: &'static str,
-    reason: &'static str,
-    words: &'a str,
-    parameter: Option<&'a str>,
 }
 
 impl PageProblem {
@@ -96,19 +83,20 @@ impl From<PastError> for PageProblem {
 
 impl IntoResponse for PageProblem {
     fn into_response(self) -> Response {
-        let document = ProblemJson {
+        let (status, refusal) = (self.status(), self.kind);
+        let document = RequestProblem {
             schema: SCHEMA,
             kind: "problem",
             version: env!("CARGO_PKG_VERSION"),
             reason: self.kind.name(),
-            words: &self.words,
-            parameter: self.parameter.as_deref(),
+            words: self.words,
+            parameter: self.parameter,
         };
         // Texts and numbers can always be written.
         let body = serde_json::to_vec(&document).unwrap_or_default();
-        let mut response = (self.status(), [(CONTENT_TYPE, "application/json")], body).into_response();
+        let mut response = (status, [(CONTENT_TYPE, "application/json")], body).into_response();
         let headers = response.headers_mut();
-        match self.kind {
+        match refusal {
             PageRefusal::Access => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
@@ -118,7 +106,7 @@ impl IntoResponse for PageProblem {
             _ => {}
         }
         // Counted where all answers pass.
-        response.extensions_mut().insert(self.kind);
+        response.extensions_mut().insert(refusal);
         response
     }
 }

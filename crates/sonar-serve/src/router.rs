@@ -20,6 +20,7 @@ use crate::documents::{DocumentKind, late, make};
 use crate::hosts::is_same_origin;
 use crate::limits::PageRefusal;
 use crate::live;
+use crate::openapi;
 use crate::page::ServedPage;
 use crate::parameters::Parameters;
 use crate::problem::PageProblem;
@@ -28,6 +29,8 @@ use crate::problem::PageProblem;
 const APP: &str = "/";
 /// What browsers ask for by themselves.
 const ICON: &str = "/favicon.ico";
+/// The description of the API: like the app, it says nothing about the history.
+const OPENAPI: &str = "/api/v1/openapi.json";
 /// Announces new windows.
 const LIVE: &str = "/api/v1/live";
 /// Where a link opens a session.
@@ -61,6 +64,7 @@ pub fn router(page: &Arc<ServedPage>) -> Router {
     router =
         router.route_layer(from_fn_with_state(page.clone(), only_readers)).route(SESSION, post(open_session));
     router = router.route(ICON, get(async || StatusCode::NO_CONTENT)).route(APP, get(app));
+    router = router.route(OPENAPI, get(async || ([(CONTENT_TYPE, "application/json")], openapi::document())));
     router
         .method_not_allowed_fallback(|| async {
             let problem = PageProblem::new(PageRefusal::Address, "this address does not take this method");

@@ -34,6 +34,7 @@ pub mod files;
 pub mod ftdc;
 pub mod incident;
 pub mod kit;
+pub mod page;
 pub mod past;
 pub mod problem;
 pub mod profiler;

@@ -77,6 +77,9 @@ fn the_types_of_the_web_app_are_those_of_the_documents() {
         all.document::<crate::explain::ExplainReportDocument<'static>>(),
         all.document::<crate::problem::ProblemDocument<'static>>(),
     ];
+    // No page draws them by itself.
+    all.document::<crate::page::PageStatus>();
+    all.document::<crate::page::RequestProblem>();
     let text = all.text(&documents);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/src/documents.ts");
     if std::env::var("SNAPSHOTS").is_ok_and(|what| what == "overwrite") {

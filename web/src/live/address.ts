@@ -6,6 +6,10 @@ export const VIEWS = {
   queries: "Queries",
   "what-changed": "What changed",
   timeline: "Timeline",
+  waits: "Waits",
+  series: "Internals",
+  events: "Events",
+  status: "Health",
 } as const;
 /** Those, and one query shape. */
 export type View = keyof typeof VIEWS | "shape";
@@ -35,6 +39,10 @@ export interface Address {
   against: Comparison;
   /** The id of the query shape that is shown; empty for none. */
   shape: string;
+  /** Words that series or events have; empty for all. */
+  filter: string;
+  /** What series are about, or the kind of events; empty for all. */
+  kind: string;
 }
 
 const UNITS_MS: Record<string, number> = { s: 1e3, m: 6e4, h: 36e5, d: 864e5 };
@@ -53,17 +61,21 @@ export function read(search: string): Address {
     by: GROUPINGS.find((by) => by === given.get("by")) ?? "shape",
     against: Object.hasOwn(COMPARISONS, against) ? (against as Comparison) : "",
     shape,
+    filter: given.get("filter") ?? "",
+    kind: /^[a-z_]{1,40}$/.exec(given.get("kind") ?? "")?.[0] ?? "",
   };
 }
 
 /** The address, without what it would have anyway. */
-export function written({ view, from, to, zone, by, against, shape }: Address): string {
+export function written({ view, from, to, zone, by, against, shape, filter, kind }: Address): string {
   const parameters = new URLSearchParams({ view, from });
   if (to !== "") parameters.set("to", to);
   if (zone !== "") parameters.set("zone", zone);
   if (by !== "shape") parameters.set("by", by);
   if (against !== "") parameters.set("against", against);
   if (view === "shape") parameters.set("id", shape);
+  if (filter !== "") parameters.set("filter", filter);
+  if (kind !== "") parameters.set("kind", kind);
   return `?${parameters.toString()}`;
 }
 

@@ -1,6 +1,6 @@
 // Asks the server of the page for its documents.
 
-import type { QueriesDocument, Report } from "../report";
+import type { PageStatus, QueriesDocument, Report, RequestProblem } from "../report";
 import type { Address } from "./address";
 
 /** Why the server has not answered, in words. */
@@ -13,14 +13,8 @@ export class Refused extends Error {
   }
 }
 
-/** What the history has. */
-export interface PageStatus {
-  version: string;
-  history: string;
-  host: string | null;
-  start_ns: number | null;
-  end_ns: number | null;
-}
+/** What a view draws. */
+export type ViewDocument = Report | QueriesDocument | PageStatus;
 
 async function ask(path: string, options?: RequestInit): Promise<Response> {
   const answer = await fetch(path, options).catch(() => {
@@ -30,7 +24,7 @@ async function ask(path: string, options?: RequestInit): Promise<Response> {
     );
   });
   if (answer.ok) return answer;
-  const problem = (await answer.json().catch(() => ({}))) as { reason?: string; words?: string };
+  const problem = (await answer.json().catch(() => ({}))) as Partial<RequestProblem>;
   throw new Refused(problem.reason ?? "failed", problem.words ?? `the server answered with status ${answer.status}`);
 }
 
@@ -90,16 +84,20 @@ export function follow(stored: (endNs: number) => void): () => void {
 const ROWS = "1000";
 
 /** The document of a view. */
-export async function load(address: Address, signal: AbortSignal): Promise<Report | QueriesDocument> {
-  const { view, from, to, zone, by, against, shape } = address;
+export async function load(address: Address, signal: AbortSignal): Promise<ViewDocument> {
+  const { view, from, to, zone, by, against, shape, filter, kind } = address;
+  if (view === "status") return status();
   const parameters = new URLSearchParams({ from, zone: zone || Intl.DateTimeFormat().resolvedOptions().timeZone });
   if (to !== "") parameters.set("to", to);
   if (view === "what-changed" && against !== "") parameters.set("against", against);
   if (view === "shape") parameters.set("id", shape);
+  if (filter !== "" && (view === "series" || view === "events")) parameters.set("filter", filter);
+  if (kind !== "" && view === "series") parameters.set("subject", kind);
+  if (kind !== "" && view === "events") parameters.set("kind", kind);
   if (view === "queries") {
     parameters.set("by", by);
     parameters.set("limit", ROWS);
   }
   const answer = await ask(`api/v1/${view}?${parameters.toString()}`, { signal });
-  return answer.json() as Promise<Report | QueriesDocument>;
+  return answer.json() as Promise<ViewDocument>;
 }

@@ -4,11 +4,12 @@ import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Page } from "../page";
+import { kindInWords } from "../pages/events";
 import { visible } from "../parts/format";
 import { isTyping } from "../parts/keys";
 import { ChooseRange } from "../parts/lanes";
 import { Clock, seconds } from "../parts/time";
-import type { QueriesDocument, Report, ZoneObject } from "../report";
+import type { PageStatus, QueriesDocument, ZoneObject } from "../report";
 import {
   type Address,
   between,
@@ -22,7 +23,8 @@ import {
   VIEWS,
   written,
 } from "./address";
-import { follow, load, openSession, type PageStatus, Refused, status } from "./api";
+import { follow, load, openSession, Refused, status, type ViewDocument } from "./api";
+import { HealthView } from "./health";
 import { LinkToShape, QueriesView } from "./queries";
 
 const HOUR_MS = 3_600_000;
@@ -38,7 +40,7 @@ const momentOf = (text: string, zone: string): number => Date.parse(zone === "UT
 
 /** A document. The next one at the same address changes its page; at another one it gets a page of its own. */
 interface Shown {
-  report: Report | QueriesDocument;
+  report: ViewDocument;
   history: PageStatus;
   zone: string;
   address: Address;
@@ -139,6 +141,9 @@ export function LivePage() {
       {problem && <Trouble problem={problem} stored={stored} address={address} go={go} />}
       {address.view === "queries" && <Groupings address={address} go={go} />}
       {address.view === "what-changed" && <Comparisons address={address} go={go} />}
+      {(address.view === "series" || address.view === "events") && (
+        <Search address={address} go={go} kinds={kindsOf(shown?.report)} />
+      )}
       {shown && (
         <ChooseRange.Provider value={([from, to]) => go(between(address, from * 1e3, to * 1e3))}>
           <LinkToShape.Provider
@@ -165,15 +170,18 @@ function zoneOver(name: string, ends: readonly [number, number]): ZoneObject {
   };
 }
 
-const isQueries = (report: Report | QueriesDocument): report is QueriesDocument =>
+const isQueries = (report: ViewDocument): report is QueriesDocument =>
   report.kind === "summary" || report.kind === "interval";
 
 function Document({ shown: { report, history, zone } }: { shown: Shown }): VNode {
-  if (!isQueries(report)) return <Page report={report} />;
-  const { start_ns, end_ns } = report;
+  const isHealth = report.kind === "page_status";
+  if (!isHealth && !isQueries(report)) return <Page report={report} />;
+  const end_ns = (isHealth ? report.now_ns : report.end_ns) ?? 0;
+  const start_ns = (isHealth ? (report.agent?.started_ns ?? end_ns) : report.start_ns) ?? 0;
   const { version, host, history: source } = history;
   const clock = new Clock(zoneOver(zone, [start_ns, end_ns]), seconds(start_ns), seconds(end_ns));
   const about = { tool: "mongosonar", version, host, sources: [source], start_ns, end_ns };
+  if (isHealth) return <HealthView status={report} about={about} clock={clock} />;
   return <QueriesView report={report} about={about} clock={clock} />;
 }
 
@@ -199,6 +207,52 @@ const Comparisons = ({ address, go }: Controls) => (
           {COMPARISONS[against]}
         </Choice>
       ))}
+    </div>
+  </nav>
+);
+
+/** What series can be about. */
+const SUBJECTS = [
+  "machine",
+  "server",
+  "member",
+  "process",
+  "thread_role",
+  "device",
+  "file_system",
+  "interface",
+  "collection",
+  "index",
+  "file",
+];
+
+/** What can be chosen: what series are about, or the kinds of events that there are. */
+function kindsOf(report: ViewDocument | undefined): string[] {
+  if (report?.kind === "events") return Object.keys(report.kinds);
+  return report?.kind === "all_series" ? SUBJECTS : [];
+}
+
+const Search = ({ address, go, kinds }: Controls & { kinds: readonly string[] }) => (
+  <nav class="live" aria-label="Search">
+    <div>
+      <input
+        type="search"
+        placeholder="words"
+        aria-label="words that are looked for"
+        value={address.filter}
+        onChange={(event) => go({ ...address, filter: event.currentTarget.value.trim() })}
+      />
+      <label>
+        {address.view === "series" ? "about" : "kind"}{" "}
+        <select value={address.kind} onChange={(event) => go({ ...address, kind: event.currentTarget.value })}>
+          <option value="">all</option>
+          {[...new Set([...kinds, address.kind])].filter(Boolean).map((kind) => (
+            <option key={kind} value={kind}>
+              {kindInWords(kind)}
+            </option>
+          ))}
+        </select>
+      </label>
     </div>
   </nav>
 );
@@ -236,7 +290,12 @@ const Choice = ({
 const Views = ({ address, go }: Controls) => (
   <div>
     {(Object.keys(VIEWS) as (keyof typeof VIEWS)[]).map((view) => (
-      <Choice key={view} to={{ ...address, view, shape: "" }} go={go} isChosen={view === address.view}>
+      <Choice
+        key={view}
+        to={{ ...address, view, shape: "", filter: "", kind: "" }}
+        go={go}
+        isChosen={view === address.view}
+      >
         {VIEWS[view]}
       </Choice>
     ))}

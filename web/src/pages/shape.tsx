@@ -9,6 +9,7 @@ import { brief, count, duration, plural, visible } from "../parts/format";
 import { Shell, Words } from "../parts/shell";
 import { logTicks, timeAxis } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
+import { span, xsOf } from "../parts/timeline";
 import type { ShapeHistory } from "../report";
 
 /** The lower end of a row, of its upper one: a row is a quarter of an octave. */
@@ -57,10 +58,9 @@ export function heatMap({ parts, bounds_ns }: ShapeHistory, [from, to]: Range): 
 export function ShapePage({ report }: { report: ShapeHistory }) {
   const { about, zone, parts, calls, failed } = report;
   const clock = useMemo(() => new Clock(zone, seconds(about.start_ns ?? 0), seconds(about.end_ns ?? 0)), [report]);
-  const extent: Range = [seconds(about.start_ns ?? 0), seconds(about.end_ns ?? 0)];
+  const extent = span(about);
   const [range, setRange] = useState<Range | null>(null);
-  const width = (extent[1] - extent[0]) / Math.max(parts.length, 1);
-  const xs = useMemo(() => parts.map((_, at) => extent[0] + (at + 0.5) * width), [report]);
+  const xs = useMemo(() => xsOf(extent, parts.length), [report]);
   const layer = useMemo(() => heatMap(report, extent), [report]);
   const rate = (field: "calls" | "failed") =>
     parts.map((part) => (part.observed_s > 0 ? part[field] / part.observed_s : null));

@@ -75,12 +75,14 @@ export interface ChartProps {
   note?: string;
 }
 
-/** Sums from the bottom up; what is not known counts as nothing. */
-export function stack(series: readonly (readonly (number | null)[])[]): number[][] {
-  const sums: number[][] = [];
+/** Sums from the bottom up; what is not known counts as nothing, and where nothing is known there is a gap. */
+export function stack(series: readonly (readonly (number | null)[])[]): (number | null)[][] {
+  const sums: (number | null)[][] = [];
   for (const values of series) {
     const below = sums[sums.length - 1];
-    sums.push(values.map((value, at) => (value ?? 0) + (below?.[at] ?? 0)));
+    sums.push(
+      values.map((value, at) => ((value ?? below?.[at] ?? null) === null ? null : (value ?? 0) + (below?.[at] ?? 0))),
+    );
   }
   return sums;
 }

@@ -10,6 +10,7 @@ import { colour } from "./palette";
 import { Table } from "./table";
 import { timeAxis } from "./ticks";
 import { type Clock, seconds } from "./time";
+import { span, xsOf } from "./timeline";
 import { axis, chartTitle, show } from "./units";
 
 /** Groups of lanes, and what charts of several figures of theirs are called. */
@@ -60,11 +61,10 @@ export const withoutLanes = ({
 export const ChooseRange = createContext<((seconds: Range) => void) | undefined>(undefined);
 
 export function TimelineView({ report, clock }: { report: TimelineReport; clock: Clock }) {
-  const extent: Range = [seconds(report.about.start_ns ?? 0), seconds(report.about.end_ns ?? 0)];
+  const extent = span(report.about);
   const [range, setRange] = useState<Range | null>(null);
   const choose = useContext(ChooseRange);
-  const width = (extent[1] - extent[0]) / Math.max(report.parts, 1);
-  const xs = useMemo(() => Array.from({ length: report.parts }, (_, at) => extent[0] + (at + 0.5) * width), [report]);
+  const xs = useMemo(() => xsOf(extent, report.parts), [report]);
   const marks = useMemo(
     () => report.events.map(({ time_ns, kind }): Mark => ({ at: seconds(time_ns), name: kind.replaceAll("_", " ") })),
     [report],

@@ -1,6 +1,19 @@
 // Operations over time: timelines with buckets of any width, put into the columns of a chart.
 
-import type { TimelineObject } from "../report";
+import type { About, TimelineObject } from "../report";
+import { seconds } from "./time";
+
+/** The span of a document in seconds since 1970. */
+export const span = ({ start_ns, end_ns }: About): [from: number, to: number] => [
+  seconds(start_ns ?? 0),
+  seconds(end_ns ?? 0),
+];
+
+/** The middles of so many equal parts of a span. */
+export function xsOf([from, to]: [number, number], parts: number): number[] {
+  const width = (to - from) / Math.max(parts, 1);
+  return Array.from({ length: parts }, (_, at) => from + (at + 0.5) * width);
+}
 
 /** Columns of equal width, by their beginnings in seconds since 1970. */
 export interface Grid {

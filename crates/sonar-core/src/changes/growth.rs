@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::change::{ChangeKind, GrowthChange, HistoryChange, SeriesChange};
+use super::series_columns::columns;
 use super::sides::{ComparedSpan, Sides};
 use crate::history::{SeriesKey, SeriesSubject, metrics, namespace_of};
 
@@ -37,21 +38,17 @@ pub(super) fn changes(sides: &Sides<'_>, is_moment: bool) -> Vec<HistoryChange> 
 }
 
 /// Sizes by key, before and after.
-fn sizes<'a>(sides: &Sides<'a>) -> BTreeMap<&'a SeriesKey, [FirstAndLast; 2]> {
+fn sizes<'a>(sides: &Sides<'a>) -> Vec<(&'a SeriesKey, [FirstAndLast; 2])> {
     let is_size = |key: &SeriesKey| {
         matches!(key.subject, SeriesSubject::Collection | SeriesSubject::Index)
             && *key.metric != *metrics::COLLECTION_REUSABLE.name
     };
-    let mut sizes: BTreeMap<&SeriesKey, [FirstAndLast; 2]> = BTreeMap::new();
-    let before = sides.windows(ComparedSpan::Before).iter().map(|window| (0, window));
-    let after = sides.windows(ComparedSpan::After).iter().chain(sides.later()).map(|window| (1, window));
-    for (place, window) in before.chain(after) {
-        for (key, value) in window.series.iter().filter(|(key, _)| is_size(key)) {
-            let known = &mut sizes.entry(key).or_default()[place];
-            *known = Some((known.map_or(value.last, |(first, _)| first), value.last));
-        }
-    }
-    sizes
+    let before = sides.windows(ComparedSpan::Before);
+    let after = sides.windows(ComparedSpan::After).iter().chain(sides.later());
+    columns(before.iter().chain(after), is_size, |window, sizes: &mut [FirstAndLast; 2], value| {
+        let known = &mut sizes[usize::from(window >= before.len())];
+        *known = Some((known.map_or(value.last, |(first, _)| first), value.last));
+    })
 }
 
 /// What grew of one collection; `None` if none of it is large.

@@ -20,6 +20,7 @@ mod machine;
 mod moments;
 mod scan;
 mod series;
+mod series_columns;
 mod servers;
 mod shapes;
 mod sides;

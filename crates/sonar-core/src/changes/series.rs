@@ -1,8 +1,7 @@
 //! What the machine and the server measure of themselves: series whose level changed.
 
-use std::collections::BTreeMap;
-
 use super::change::{ChangeKind, HistoryChange, MAX_CHANGES, SeriesChange};
+use super::series_columns::columns;
 use super::sides::{ComparedSpan, Sides};
 use crate::history::{SeriesKey, SeriesSubject, metrics};
 use crate::internals::{FIGURES, Figure, FigureUnit, FigureVerdict};
@@ -43,26 +42,27 @@ pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     levels.into_iter().map(change).collect()
 }
 
+/// The means of each series of these subjects, by window.
 fn values<'a>(
     sides: &Sides<'a>,
     wants: impl Fn(SeriesSubject) -> bool,
-) -> BTreeMap<&'a SeriesKey, SeriesValues> {
-    let mut all: BTreeMap<&'a SeriesKey, SeriesValues> = BTreeMap::new();
-    for side in [ComparedSpan::Before, ComparedSpan::Recent, ComparedSpan::After] {
-        for window in sides.windows(side) {
-            for (key, value) in window.series.iter().filter(|(key, _)| wants(key.subject)) {
-                let Some(mean) = value.mean() else { continue };
-                let values = all.entry(key).or_default();
-                let of_side = match side {
-                    ComparedSpan::Before => &mut values.before,
-                    ComparedSpan::Recent => &mut values.recent,
-                    ComparedSpan::After => &mut values.after,
-                };
-                of_side.push(mean);
+) -> Vec<(&'a SeriesKey, SeriesValues)> {
+    let (before, after) = (sides.windows(ComparedSpan::Before), sides.windows(ComparedSpan::After));
+    let recent = before.len() - sides.windows(ComparedSpan::Recent).len();
+    columns(
+        before.iter().chain(after),
+        |key| wants(key.subject),
+        |window, values: &mut SeriesValues, value| {
+            let Some(mean) = value.mean() else { return };
+            if window >= before.len() {
+                return values.after.push(mean);
             }
-        }
-    }
-    all
+            values.before.push(mean);
+            if window >= recent {
+                values.recent.push(mean);
+            }
+        },
+    )
 }
 
 /// Whether the level of a series is outside of what it was, and by how much.

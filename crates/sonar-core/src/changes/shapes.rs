@@ -1,5 +1,6 @@
 //! Query shapes that are new, gone, slower, heavier, or have another plan.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use statrs::distribution::{Binomial, DiscreteCDF};
@@ -81,7 +82,7 @@ struct Judgement<'a> {
     track: &'a ShapeTrack<'a>,
     /// Place in [`SOURCES`] of the source of the latencies.
     place: usize,
-    before: Merged,
+    before: LazyBefore<'a>,
     recent: Merged,
     after: Merged,
     /// The same without the first window, if the rate changed within it: it lies between both.
@@ -90,6 +91,29 @@ struct Judgement<'a> {
     stall: Option<ShapeStall>,
     /// Starts of the windows after, of those with operations.
     starts: Vec<Timestamp>,
+}
+
+/// The time before, which is added up only where a test needs it: of most shapes none does.
+struct LazyBefore<'a> {
+    windows: &'a [(usize, &'a Figures)],
+    seconds: f64,
+    calls: u64,
+    merged: OnceCell<Merged>,
+}
+
+impl<'a> LazyBefore<'a> {
+    fn new(known: &'a BySide<'a>, seconds: f64) -> Self {
+        let calls = known.before.iter().map(|(_, figures)| figures.calls).sum();
+        Self { windows: &known.before, seconds, calls, merged: OnceCell::new() }
+    }
+
+    fn merged(&self) -> &Merged {
+        self.merged.get_or_init(|| {
+            let mut merged = Merged { seconds: self.seconds, ..Merged::default() };
+            self.windows.iter().for_each(|(_, figures)| merged.figures.merge(figures));
+            merged
+        })
+    }
 }
 
 impl<'a> Judgement<'a> {
@@ -104,7 +128,7 @@ impl<'a> Judgement<'a> {
         Self {
             track,
             place,
-            before: known.merged(ComparedSpan::Before, sides, seen),
+            before: LazyBefore::new(known, sides.seconds(ComparedSpan::Before, seen)),
             after: known.merged(ComparedSpan::After, sides, seen),
             settled: settled(known, recent.rate(), sides, seen),
             recent,
@@ -148,7 +172,7 @@ impl<'a> Judgement<'a> {
             return;
         }
         let first = self.starts.first().copied().unwrap_or(sides.span().from);
-        if self.before.figures.calls == 0 {
+        if self.before.calls == 0 {
             let calls = self.after.figures.calls;
             let is_long = self.after.figures.latency.max_ns() >= Some(LONG_NS);
             if is_long || self.after.load() >= least {
@@ -237,12 +261,11 @@ impl<'a> Judgement<'a> {
         let was_recent = latest + 1 >= sides.windows(ComparedSpan::Before).len();
         let seconds_per_window =
             self.before.seconds / sides.windows(ComparedSpan::Before).len().max(1) as f64;
-        let rate =
-            self.before.figures.calls as f64 / ((latest - first + 1) as f64 * seconds_per_window).max(1e-9);
+        let rate = self.before.calls as f64 / ((latest - first + 1) as f64 * seconds_per_window).max(1e-9);
         let expected = rate * silent;
         let is_unusual = silent > 2.0 * (pause - 1) as f64 * seconds_per_window;
         // What ran for a moment only has not stopped.
-        let has_gone_on = last.since(self.before.figures.first_seen) >= sides.width_ns;
+        let has_gone_on = last.since(self.before.merged().figures.first_seen) >= sides.width_ns;
         (has_gone_on && was_recent && is_unusual && expected >= MIN_EXPECTED)
             .then(|| ((-expected).exp(), last))
     }
@@ -302,7 +325,7 @@ impl<'a> Judgement<'a> {
     /// Whether operations that are too few for a test of ranks took longer than nearly all before: the probability that so
     /// many of them do by chance.
     fn few_are_slower(&self, parts: &[Histogram]) -> Option<f64> {
-        let (before, after) = (&self.before.figures.latency, self.latencies_without_stalls());
+        let (before, after) = (&self.before.merged().figures.latency, self.latencies_without_stalls());
         let (from, to) = (self.usual_mean_ns(), mean_ns(after));
         let is_usual = parts.iter().filter(|part| mean_ns(part) >= to).count() * 10 >= parts.len();
         if after.count() < MIN_SLOW_CALLS || to < FEW_FACTOR * from || is_usual {
@@ -326,7 +349,7 @@ impl<'a> Judgement<'a> {
 
     /// Mean latency shortly before, or of all the time before if nothing ran then.
     fn usual_mean_ns(&self) -> f64 {
-        if self.recent.figures.calls > 0 { self.recent.mean_ns() } else { self.before.mean_ns() }
+        if self.recent.figures.calls > 0 { self.recent.mean_ns() } else { self.before.merged().mean_ns() }
     }
 
     /// The latencies before, in parts of at least [`MIN_CALLS`] operations.
@@ -490,11 +513,11 @@ impl<'a> Judgement<'a> {
         let what = ShapeChange {
             shape: self.track.shape.clone(),
             source: self.source(),
-            before: figures(if is_again { &self.before } else { &self.recent }, &self.log[0]),
+            before: figures(if is_again { self.before.merged() } else { &self.recent }, &self.log[0]),
             after: self.stalled_figures(&ways),
             applications: self.applications(side),
             growth: self.growth(),
-            pause_ns: is_again.then(|| since.since(self.before.figures.last_seen)),
+            pause_ns: is_again.then(|| since.since(self.before.merged().figures.last_seen)),
             split: self.track.splits(sides).change(slower_ns, sides.alpha()).map(Box::new),
             ways,
         };

@@ -9,6 +9,8 @@ use crate::{Histogram, Timestamp};
 
 /// The time from which on a single operation of a new shape is reported.
 pub(super) const LONG_NS: u64 = 500_000_000;
+/// Below this an operation that nothing held is not stalled.
+pub(super) const MIN_STALL_NS: u64 = LONG_NS / 5;
 /// How many times as long as the longest one before an operation must take to be stalled, besides [`LONG_NS`].
 const STALL_FACTOR: u64 = 10;
 /// At most one operation in this number is stalled; where there are more, the shape is slower.
@@ -68,7 +70,7 @@ impl StallTest<'_> {
         let calls = waited.count + others.count();
         // Where many are slow, the shape is slower.
         let is_common = waited.count.saturating_mul(MAX_STALLED) > calls;
-        if self.before.count() < MIN_CALLS || waited.count == 0 || is_common || now < LONG_NS / 5 {
+        if self.before.count() < MIN_CALLS || waited.count == 0 || is_common || now < MIN_STALL_NS {
             return None;
         }
         let is_extreme = now >= LONG_NS && now >= longest.saturating_mul(STALL_FACTOR);

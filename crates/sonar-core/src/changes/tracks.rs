@@ -7,7 +7,7 @@ use super::commands;
 use super::holds::{Hold, Waited, is_write};
 use super::sides::{ComparedSpan, SOURCES, SeenServer, Sides, served};
 use super::splits::ShapeSplits;
-use super::stalls::{Stall, StallTest};
+use super::stalls::{MIN_STALL_NS, Stall, StallTest};
 use crate::figures::{Apps, Figures};
 use crate::history::HistoryWindow;
 use crate::time_split::RowSplit;
@@ -119,11 +119,15 @@ impl<'a> ShapeTrack<'a> {
         later: Option<&HistoryWindow>,
     ) -> Option<ShapeStall> {
         let known = &self.sources[self.place()];
-        let mut before = Histogram::new();
-        known.before.iter().for_each(|(_, figures)| before.merge(&figures.latency));
         let windows = sides.windows(ComparedSpan::After);
         let its = |hold: &&Hold| hold.server == self.server && is_write(&self.shape.command);
         let holds: Vec<Hold> = holds.iter().filter(its).copied().collect();
+        let longest = known.after.iter().filter_map(|(_, figures)| figures.latency.max_ns()).max();
+        if holds.is_empty() && longest < Some(MIN_STALL_NS) {
+            return None;
+        }
+        let mut before = Histogram::new();
+        known.before.iter().for_each(|(_, figures)| before.merge(&figures.latency));
         let mut waiting = Waited::default();
         if let Some(last) = later.or(windows.last()) {
             holds.iter().for_each(|hold| waiting.add_all(hold.holds_at_end(last, self.shape.id)));

@@ -120,6 +120,21 @@ fn a_shape_has_its_latencies_over_time() {
 }
 
 #[test]
+fn waits_series_and_events_have_the_span_and_take_their_filters() {
+    let page = TestPage::of_an_hour();
+    for (path, kind, list) in [
+        ("waits", "waits", "lanes"),
+        ("series?subject=machine&filter=processor&limit=5", "all_series", "series"),
+        ("events?kind=index_build_end&filter=orders&limit=5", "events", "events"),
+    ] {
+        let document = page.read(&format!("/api/v1/{path}")).json();
+        assert_eq!(document["kind"], kind);
+        assert_eq!(document["about"]["end_ns"].as_u64(), Some(at(3_600).unix_ns()), "{kind}");
+        assert!(document[list].is_array(), "{kind}");
+    }
+}
+
+#[test]
 fn a_wrong_parameter_is_named() {
     let page = TestPage::of_an_hour();
     for (query, parameter) in [
@@ -134,6 +149,10 @@ fn a_wrong_parameter_is_named() {
         ("queries?by=app&port=27017", "port"),
         ("queries?sort=taste", "sort"),
         ("queries?limit=0", "limit"),
+        ("series?subject=weather", "subject"),
+        ("series?limit=1001", "limit"),
+        ("events?kind=party", "kind"),
+        ("events?limit=5001", "limit"),
         ("queries/intervals?width=15", "width"),
         ("shape", "id"),
         ("shape?id=", "id"),

@@ -3,6 +3,7 @@
 
 mod connections;
 mod documents;
+mod openapi;
 mod refusals;
 mod support;
 #[path = "../../../sonar-view/examples/synthetic/mod.rs"]

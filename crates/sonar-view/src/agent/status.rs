@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sonar_core::Timestamp;
 use sonar_core::history::CollectorKind;
 use sonar_core::words::plural;
+use ts_rs::TS;
 
 use crate::kit::{Bytes, Grouped, Nanos, Zone, escape, json};
 
@@ -14,7 +15,7 @@ use crate::kit::{Bytes, Grouped, Nanos, Zone, escape, json};
 const SCHEMA: u32 = 1;
 
 /// How a collector is.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectorState {
     /// It is switched off.
@@ -40,7 +41,7 @@ impl CollectorState {
 }
 
 /// One collector.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct CollectorStatus {
     /// Its stable name.
     pub name: String,
@@ -74,7 +75,7 @@ impl CollectorStatus {
 }
 
 /// What holds memory in the agent, in a helper process of it, or in the kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct HeldBytes {
     /// The holder.
     pub name: String,
@@ -87,7 +88,7 @@ pub struct HeldBytes {
 }
 
 /// A server that the agent watches.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct WatchedServer {
     /// Its program.
     pub name: String,
@@ -110,7 +111,7 @@ pub struct WatchedServer {
 }
 
 /// The page of an agent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct ServedPageStatus {
     /// Its address, with the port.
     pub address: String,
@@ -145,7 +146,7 @@ impl ServedPageStatus {
 }
 
 /// A running agent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct AgentStatus {
     /// The program's version.
     pub version: String,
