@@ -6,15 +6,26 @@ const NOW = Date.parse("2026-05-01T12:00:00Z");
 
 test("what an address says is read from it again", () => {
   const hour = read("");
-  expect(hour).toEqual({ view: "incident", from: "-1h", to: "", zone: "", by: "shape", against: "", shape: "" });
+  expect(hour).toEqual({
+    view: "incident",
+    from: "-1h",
+    to: "",
+    zone: "",
+    by: "shape",
+    against: "",
+    shape: "",
+    filter: "",
+    kind: "",
+  });
   for (const address of [
     hour,
     { ...hour, view: "queries" as const, zone: "UTC", by: "app" as const, against: "yesterday" as const },
     between(hour, NOW - 5e3, NOW),
     { ...hour, view: "shape" as const, shape: "00ff" },
+    { ...hour, view: "events" as const, filter: "a & b", kind: "server_start" },
   ])
     expect(read(written(address))).toEqual(address);
-  expect(read("?view=shape&id=<b>")).toEqual(hour);
+  expect(read("?view=shape&id=<b>&kind=<b>")).toEqual(hour);
   expect(read("?view=toString&from=-7d&against=toString")).toEqual({ ...hour, from: "-7d" });
 });
 

@@ -40,15 +40,15 @@ describe("series", () => {
     expect(lonePoints([])).toBeNull();
   });
 
-  it("are put on top of each other; what is not known is nothing", () => {
+  it("are put on top of each other; what one does not know is nothing, what none knows is a gap", () => {
     expect(
       stack([
-        [1, null, 3],
-        [10, 20, 30],
+        [1, null, 3, null],
+        [10, 20, 30, null],
       ]),
     ).toEqual([
-      [1, 0, 3],
-      [11, 20, 33],
+      [1, 0, 3, null],
+      [11, 20, 33, null],
     ]);
   });
 });

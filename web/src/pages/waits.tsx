@@ -52,7 +52,6 @@ export function WaitsPage({ report }: { report: WaitsReport }) {
   const [range, setRange] = useState<Range | null>(null);
   const xs = useMemo(() => xsOf(extent, lanes[0]?.values.length ?? 1), [report]);
   const whole = lanes.reduce((sum, { ns }) => sum + ns, 0);
-  const active = (value: number, more?: number) => `${count(value, more)} operations`;
   const shared = { x: timeAxis(clock), xs, extent, range, onRange: setRange, stacked: true };
   return (
     <Shell title="Waits" about={about} clock={clock} facts={[["operations", count(report.operations)]]}>
@@ -67,7 +66,7 @@ export function WaitsPage({ report }: { report: WaitsReport }) {
           <Chart
             {...shared}
             title="What operations did"
-            y={{ name: "operations at once", show: active }}
+            y={{ name: "operations at once", show: count }}
             series={lanes.map(({ part, words, values }): Series => ({ name: words, colour: partOf(part)[1], values }))}
             {...(processors === null ? {} : { level: { at: processors, name: `${count(processors)} processors` } })}
             height={320}
@@ -77,7 +76,7 @@ export function WaitsPage({ report }: { report: WaitsReport }) {
             <Chart
               {...shared}
               title="What they waited for"
-              y={{ name: "operations that wait", show: active }}
+              y={{ name: "operations that wait", show: count }}
               series={classes.map((one, at): Series => ({
                 name: visible(one.class),
                 colour: colour(at),

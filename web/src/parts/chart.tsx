@@ -75,14 +75,13 @@ export interface ChartProps {
   note?: string;
 }
 
-/** Sums from the bottom up; what is not known counts as nothing, and where nothing is known there is a gap. */
+/** Sums from the bottom up. What one series does not know counts as nothing; where no series knows anything there is a gap. */
 export function stack(series: readonly (readonly (number | null)[])[]): (number | null)[][] {
   const sums: (number | null)[][] = [];
   for (const values of series) {
     const below = sums[sums.length - 1];
-    sums.push(
-      values.map((value, at) => ((value ?? below?.[at] ?? null) === null ? null : (value ?? 0) + (below?.[at] ?? 0))),
-    );
+    const isKnown = (at: number) => series.some((one) => one[at] != null);
+    sums.push(values.map((value, at) => (isKnown(at) ? (value ?? 0) + (below?.[at] ?? 0) : null)));
   }
   return sums;
 }

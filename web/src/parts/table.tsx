@@ -203,7 +203,7 @@ export function Table<Row>(props: TableProps<Row>) {
             tabIndex={isChoosable ? 0 : -1}
             {...(isChoosable
               ? {
-                  "aria-expanded": row === chosen,
+                  "aria-current": row === chosen ? ("true" as const) : undefined,
                   onClick: (event: MouseEvent) => click(event, row),
                   onKeyDown: (event: KeyboardEvent) => move(event, row),
                 }

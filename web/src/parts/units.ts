@@ -10,7 +10,7 @@ const SHOW: Record<string, Show> = {
   bytes,
   bytes_per_second: (value, more) => bytes(value, more) + "/s",
   milliseconds: (value, more) => duration(value == null ? value : value * 1e6, more),
-  percent: (value) => percent(value == null ? value : value / 100, 1),
+  percent: (value, more = 0) => percent(value == null ? value : value / 100, 1 + more),
 };
 
 /** How values of the unit of a figure are written. */
