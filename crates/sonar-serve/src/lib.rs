@@ -3,7 +3,7 @@
 //! | question | module |
 //! | --- | --- |
 //! | who may ask | `access` with the `token`, `hosts` |
-//! | how much, and what was refused | `limits`, `reading` |
+//! | how much, and what was refused | `limits`, `reading`; what is not made twice: `recent` |
 //! | what is asked | `parameters` |
 //! | what is answered | `documents`: those of [`sonar_view::past`], as `--json` has them; `problem` |
 //! | how programs ask, in OpenAPI | `openapi` |
@@ -27,6 +27,7 @@ mod page;
 mod parameters;
 mod problem;
 mod reading;
+mod recent;
 mod router;
 mod server;
 mod token;

@@ -13,11 +13,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
 use crate::limits::PageRefusal;
-use crate::page::ServedPage;
+use crate::page::{LOOK, ServedPage};
 use crate::problem::PageProblem;
 
-/// How often the history is looked at while somebody follows it.
-const LOOK: Duration = Duration::from_secs(1);
 /// How often a viewer gets something, so that one who has gone is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long a connection lasts at most. The viewer then opens another one.
@@ -65,9 +63,7 @@ impl Viewer {
             if !may_read || Instant::now() > self.until {
                 return None;
             }
-            let page = self.page.clone();
-            let read = move || Some(page.history.open().ok()?.extent().ok()??.to.unix_ns());
-            let end_ns = self.page.newest.end_ns(LOOK, read).await;
+            let end_ns = self.page.newest_end_ns().await;
             if let Some(new) = end_ns.filter(|_| end_ns != self.announced_ns) {
                 self.announced_ns = end_ns;
                 let event = Event::default().event("window").data(format!("{{\"end_ns\":{new}}}"));

@@ -1,7 +1,7 @@
 //! A page: the history that it shows, who may read it, and how much.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::http::HeaderValue;
@@ -15,6 +15,10 @@ use crate::hosts::AllowedHosts;
 use crate::limits::{PageLimits, RefusalCounts, RequestBudget};
 use crate::newest::NewestWindow;
 use crate::problem::PageProblem;
+use crate::recent::RecentAnswers;
+
+/// How often the history is looked at for a new window while somebody waits for one.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
 /// The history that a page shows.
 pub trait PageHistory: Send + Sync {
@@ -77,7 +81,8 @@ pub struct ServedPage {
     pub(crate) turns: Arc<Semaphore>,
     /// Places for those who follow it.
     pub(crate) viewers: Arc<Semaphore>,
-    pub(crate) newest: NewestWindow,
+    newest: NewestWindow,
+    pub(crate) recent: RecentAnswers,
 }
 
 impl ServedPage {
@@ -99,8 +104,17 @@ impl ServedPage {
             turns: Arc::new(Semaphore::new(limits.answers)),
             viewers: Arc::new(Semaphore::new(limits.viewers)),
             newest: NewestWindow::default(),
+            recent: RecentAnswers::default(),
             limits,
         }
+    }
+
+    /// The end of the newest window in nanoseconds since 1970, as it was read within the last second or is read now; `None` if
+    /// nothing is stored.
+    pub(crate) async fn newest_end_ns(self: &Arc<Self>) -> Option<u64> {
+        let page = Arc::clone(self);
+        let read = move || Some(page.history.open().ok()?.extent().ok()??.to.unix_ns());
+        self.newest.end_ns(LOOK, read).await
     }
 
     /// Who may ask.

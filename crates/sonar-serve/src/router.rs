@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
@@ -151,20 +152,42 @@ async fn answer(
     query: Option<&str>,
 ) -> Result<Response, PageProblem> {
     let parameters = Parameters::parse(query)?;
+    let asked = question(&page, kind, query).await;
+    let known = |page: &ServedPage| page.recent.find(asked.as_deref()?, Instant::now());
+    let answered = |body: Bytes| ([(CONTENT_TYPE, kind.media_type())], body).into_response();
+    if let Some(body) = known(&page) {
+        return Ok(answered(body));
+    }
     let busy =
         || PageProblem::new(PageRefusal::Busy, "too many answers are being made: try again in a second");
     let place = page.places.clone().try_acquire_owned().map_err(|_| busy())?;
     let patience = page.limits.answer_time;
     let work = async {
         let turn = page.turns.clone().acquire_owned().await.map_err(|_| busy())?;
+        // Somebody else may have asked the same.
+        if let Some(body) = known(&page) {
+            return Ok(body);
+        }
         let page = page.clone();
         let made = spawn_blocking(move || {
             // Held until the history is read no more, even if nobody waits for the answer any longer.
             let _held = [place, turn];
             make(&page, kind, parameters)
         });
-        made.await.map_err(|error| PageProblem::failed(&error))?
+        made.await.map_err(|error| PageProblem::failed(&error))?.map(Bytes::from)
     };
     let body = timeout(patience, work).await.map_err(|_| late())??;
-    Ok(([(CONTENT_TYPE, kind.media_type())], body).into_response())
+    if let Some(asked) = asked {
+        page.recent.keep(asked, Instant::now(), body.clone());
+    }
+    Ok(answered(body))
+}
+
+/// What identifies an answer as long as no window is added; `None` if it must be made each time.
+async fn question(page: &Arc<ServedPage>, kind: DocumentKind, query: Option<&str>) -> Option<String> {
+    if kind == DocumentKind::Status {
+        return None;
+    }
+    let end_ns = page.newest_end_ns().await?;
+    Some(format!("{end_ns} {}?{}", kind.path(), query.unwrap_or_default()))
 }

@@ -28,6 +28,8 @@ import { HealthView } from "./health";
 import { LinkToShape, QueriesView } from "./queries";
 
 const HOUR_MS = 3_600_000;
+/** The columns of a chart. */
+const COLUMNS = 240;
 
 /** A moment as an input of the browser has it: in its zone, or in UTC. */
 function inputText(ms: number, zone: string): string {
@@ -97,8 +99,11 @@ export function LivePage() {
   const follows = isLive && endsNow && shown !== undefined;
   useEffect(() => {
     if (!follows) return;
-    return follow((endNs) => endNs > shownEnd.current && setTurn((turn) => turn + 1));
-  }, [follows]);
+    const [first, last] = span(address, Date.now()) ?? [0, 0];
+    // A long range changes slowly: what is less than a column of its charts wide is not worth reading it again.
+    const least = ((last - first) * 1e6) / COLUMNS;
+    return follow((endNs) => endNs >= shownEnd.current + least && setTurn((turn) => turn + 1));
+  }, [follows, address]);
 
   const go = (next: Address) => {
     history.pushState(null, "", written(next));

@@ -1,5 +1,8 @@
 //! The documents of the API.
 
+use std::sync::atomic::Ordering;
+
+use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use sonar_core::Role;
@@ -11,7 +14,7 @@ use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
 use sonar_view::past::{HistoryView, PastIncident, timeline};
 use sonar_view::queries::Selection;
 
-use crate::support::{TestHistory, TestPage, at};
+use crate::support::{TestHistory, TestPage, at, get};
 
 #[test]
 fn documents_are_those_that_commands_write() {
@@ -132,6 +135,24 @@ fn waits_series_and_events_have_the_span_and_take_their_filters() {
         assert_eq!(document["about"]["end_ns"].as_u64(), Some(at(3_600).unix_ns()), "{kind}");
         assert!(document[list].is_array(), "{kind}");
     }
+}
+
+#[test]
+fn who_asks_the_same_a_moment_later_gets_the_same_answer_which_is_made_once() {
+    let history = TestHistory::hour();
+    let opened = history.opened.clone();
+    let page = TestPage::new(history, PageLimits::default());
+    let first = page.read("/api/v1/incident?from=-30m");
+    let made = opened.load(Ordering::Relaxed);
+    let again = page.read("/api/v1/incident?from=-30m");
+    assert_eq!(first.text, again.text);
+    assert_eq!(again.headers[CONTENT_TYPE], "application/json");
+    let looks = opened.load(Ordering::Relaxed) - made;
+    assert!(looks <= 1, "it looks for a newer window at most");
+    page.read("/api/v1/incident?from=-20m");
+    assert!(opened.load(Ordering::Relaxed) > made + looks, "another question has an answer of its own");
+    let without_token = page.ask(get("/api/v1/incident?from=-30m").body(Body::empty()).unwrap());
+    assert_eq!(without_token.status, StatusCode::UNAUTHORIZED);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A page of a history in memory, and who asks it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::{Body, to_bytes};
 use axum::http::header::{AUTHORIZATION, HOST};
@@ -32,6 +33,8 @@ pub fn at(second: u64) -> Timestamp {
 pub struct TestHistory {
     pub stored: Arc<MemoryHistory>,
     pub agent: Option<AgentStatus>,
+    /// How often it was opened.
+    pub opened: Arc<AtomicUsize>,
 }
 
 impl TestHistory {
@@ -59,6 +62,7 @@ fn window(second: u64, latency_ms: u64) -> HistoryWindow {
 
 impl PageHistory for TestHistory {
     fn open(&self) -> Result<Box<dyn HistoryReader>, PageProblem> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(Arc::clone(&self.stored)))
     }
 
