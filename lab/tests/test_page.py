@@ -38,6 +38,8 @@ def served(tmp_path_factory):
     shutil.copytree(FIXTURES / "history", store)
     store.chmod(0o700)
     words = ["serve", "--store", store, "--listen", "127.0.0.1:0"]
+    if not AXE.exists():
+        pytest.skip("needs the packages of the web app: npm ci in web/")
     with subprocess.Popen([labkit.MONGOSONAR, *words], stderr=subprocess.PIPE, text=True) as child:
         try:
             said = ""
@@ -153,7 +155,8 @@ def test_dragging_on_a_chart_and_keys_choose_the_time(served, browser):
         tab.wait_for_url(lambda url: FROM not in urllib.parse.unquote(url))
         chosen = urllib.parse.parse_qs(urllib.parse.urlparse(tab.url).query)
         assert FROM < chosen["from"][0] < chosen["to"][0] < TO
+        tab.locator('[aria-busy="false"]').wait_for(state="attached")
         tab.keyboard.press("[")
-        tab.wait_for_url(lambda url: chosen["from"][0] in urllib.parse.unquote(url) and url.count("to=") == 1)
+        tab.wait_for_url(lambda url: "to=" + chosen["from"][0] in urllib.parse.unquote(url))
         moved = urllib.parse.parse_qs(urllib.parse.urlparse(tab.url).query)
         assert moved["to"] == chosen["from"], "earlier by its own length"

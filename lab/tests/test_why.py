@@ -121,8 +121,8 @@ def each_step_is_found(served, client, why):
     # A read needs room in the cache, which is tiny: where nobody else gets a processor to make some, it waits for that.
     read = rows["read"]
     made_room = sum(part(read, name) for name in ("futex", "backoff", "file_write", "yield"))
-    assert part(read, "file_read") > 0.5 * (blocked(rows, measured, "read")[0] - made_room)
-    assert part(read, "file_read") > 0
+    assert part(read, "file_read") + made_room > 0.5 * blocked(rows, measured, "read")[0]
+    assert part(read, "file_read") > 1_000 * ROUNDS and read["files"][0]["reads"] >= ROUNDS
     assert rows["read"]["files"][0]["name"] == "collection-2-1.wt"
     assert rows["fault"]["faults"] == sum(one["faults"] for one in measured["fault"]) > ROUNDS
     assert report["coverage"]["joined"] >= len(steps) * ROUNDS
@@ -463,6 +463,7 @@ def of_a_sample_nothing_is_missing(served, client, why):
                 return [measured for all_of_one in pool.map(ask_eight_times, clients) for measured in all_of_one]
 
         report, measured = why(served, work, "--sample", "1/3")
+        all_threads = len(list(labkit.connections(served.pid)))
     row = shape(report, "burn", "sleep")
     followed, others = divmod(row["operations"], 8)
     assert report["sample_every"] == 3 and others == 0 and 0.1 * 48 < followed < 0.7 * 48
@@ -471,8 +472,8 @@ def of_a_sample_nothing_is_missing(served, client, why):
     coverage = report["coverage"]
     assert coverage["without_thread"] == coverage["without_wire"] == 0, coverage
     [threads] = [role["threads"] for role in report["threads"] if role["role"] == "conn"]
-    # Clients also have connections to look whether the server is there.
-    assert threads >= followed
+    # Clients also have connections to look whether the server is there: one each, or two.
+    assert followed <= threads < 0.7 * all_threads
 
 
 def test_a_sample_follows_the_same_connections_on_the_wire_and_inside_the_server(served):

@@ -986,7 +986,7 @@ export type ObservedJson = { start_ns: number, end_ns: number, };
 
 export type PageInsJson = { count: number, bytes: number, wasted_bytes: number, wasted_share: number | null, };
 
-/** What a history has, and what the agent does that writes it. */
+/** What a history has, and what the agent that writes it is doing. */
 export type PageStatus = {
 /** Version of the schema. */
 schema: number,

@@ -310,7 +310,12 @@ impl<'a> AskedDocument<'a> {
             let words = format!("rows by {} are of all servers together: leave out port, or by", by.name());
             return Err(PageProblem::wrong("port", words));
         }
-        let column = parameters.one_of("sort", Column::ALL, Column::name)?.unwrap_or(Column::Load);
+        let column = parameters.text("sort").map_or(Ok(Column::Load), |name| {
+            Column::from_name(&name).ok_or_else(|| {
+                let names: Vec<_> = Column::ALL.into_iter().map(Column::name).collect();
+                PageProblem::wrong("sort", format!("sort is one of {}, not {name:?}", names.join(" ")))
+            })
+        })?;
         Ok(Selection {
             by,
             role: Some(Role::Served),

@@ -3,6 +3,8 @@
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
+use sonar_core::history::{EventKind, SeriesSubject};
+use sonar_view::queries::{Column, Grouping};
 
 use crate::documents::DocumentKind;
 
@@ -15,11 +17,51 @@ struct ParameterDoc {
     about: &'static str,
     /// A value that is accepted.
     example: &'static str,
+    schema: fn() -> Value,
     is_required: bool,
 }
 
 const fn parameter(name: &'static str, about: &'static str, example: &'static str) -> ParameterDoc {
-    ParameterDoc { name, about, example, is_required: false }
+    ParameterDoc { name, about, example, schema: text, is_required: false }
+}
+
+impl ParameterDoc {
+    const fn with(self, schema: fn() -> Value) -> Self {
+        Self { schema, ..self }
+    }
+}
+
+fn text() -> Value {
+    json!({ "type": "string" })
+}
+
+fn number() -> Value {
+    json!({ "type": "integer", "minimum": 1 })
+}
+
+fn port() -> Value {
+    json!({ "type": "integer", "minimum": 1, "exclusiveMaximum": 65_536 })
+}
+
+fn grouping() -> Value {
+    let stored = Grouping::ALL.into_iter().filter(|by| *by != Grouping::Order);
+    json!({ "type": "string", "enum": stored.map(Grouping::name).collect::<Vec<_>>() })
+}
+
+fn column() -> Value {
+    json!({ "type": "string", "enum": Column::ALL.map(Column::name).to_vec() })
+}
+
+fn subject() -> Value {
+    json!({ "type": "string", "enum": SeriesSubject::ALL.map(SeriesSubject::name) })
+}
+
+fn event_kind() -> Value {
+    json!({ "type": "string", "enum": EventKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>() })
+}
+
+fn against() -> Value {
+    json!({ "type": "string", "enum": ["yesterday", "last-week"] })
 }
 
 const SPAN: [ParameterDoc; 4] = [
@@ -30,13 +72,13 @@ const SPAN: [ParameterDoc; 4] = [
     ),
     parameter("to", "end of the span, in the same form; the end of the history without it", "-1m"),
     parameter("zone", "zone of times in sentences; UTC without it", "Europe/Berlin"),
-    parameter("port", "only the server at this port", "27017"),
+    parameter("port", "only the server at this port", "27017").with(port),
 ];
 const ROWS: [ParameterDoc; 4] = [
-    parameter("by", "what a row is: shape, namespace, app or client", "namespace"),
-    parameter("sort", "the column that rows are sorted by", "calls"),
+    parameter("by", "what a row is: shape, namespace, app or client", "namespace").with(grouping),
+    parameter("sort", "the column that rows are sorted by", "calls").with(column),
     parameter("filter", "words that a row has", "orders"),
-    parameter("limit", "the most rows", "10"),
+    parameter("limit", "the most rows", "10").with(number),
 ];
 
 impl DocumentKind {
@@ -78,28 +120,34 @@ impl DocumentKind {
             Self::Queries => all.extend(ROWS),
             Self::Intervals => {
                 all.extend(ROWS);
-                all.push(parameter("width", "length of an interval in seconds; 60 without it", "600"));
+                all.push(
+                    parameter("width", "length of an interval in seconds; 60 without it", "600").with(number),
+                );
             }
             Self::Shape => all.push(ParameterDoc {
                 name: "id",
                 about: "the id of the shape, as documents have it",
                 example: "1f",
+                schema: text,
                 is_required: true,
             }),
             Self::Changes => all.extend([
                 parameter("at", "the moment, in place of a span", "-30m"),
-                parameter("precision", "how exactly the moment is known, in seconds; 1 without it", "60"),
-                parameter("against", "what the span is compared with: yesterday or last-week", "yesterday"),
+                parameter("precision", "how exactly the moment is known, in seconds; 1 without it", "60")
+                    .with(number),
+                parameter("against", "what the span is compared with: yesterday or last-week", "yesterday")
+                    .with(against),
             ]),
             Self::Series => all.extend([
-                parameter("subject", "what series are about: machine, server, device …", "machine"),
+                parameter("subject", "what series are about: machine, server, device …", "machine")
+                    .with(subject),
                 parameter("filter", "words of the name or the meaning", "processor"),
-                parameter("limit", "the most series", "10"),
+                parameter("limit", "the most series", "10").with(number),
             ]),
             Self::Events => all.extend([
-                parameter("kind", "the kind of events", "server_start"),
+                parameter("kind", "the kind of events", "server_start").with(event_kind),
                 parameter("filter", "words of the sentence", "started"),
-                parameter("limit", "the most events: the latest", "10"),
+                parameter("limit", "the most events: the latest", "10").with(number),
             ]),
             Self::Timeline | Self::Incident | Self::Waits => {}
         }
@@ -117,7 +165,7 @@ impl DocumentKind {
                     "in": "query",
                     "required": one.is_required,
                     "description": one.about,
-                    "schema": { "type": "string" },
+                    "schema": (one.schema)(),
                     "example": one.example,
                 })
             })

@@ -121,10 +121,7 @@ impl Parameters {
         let found = all.iter().copied().find(|one| name(*one) == text);
         found.map(Some).ok_or_else(|| {
             let names: Vec<_> = all.into_iter().map(name).collect();
-            PageProblem::wrong(
-                parameter,
-                format!("{parameter} is not {text:?}, but one of: {}", names.join(" ")),
-            )
+            PageProblem::wrong(parameter, format!("{parameter} is one of {}, not {text:?}", names.join(" ")))
         })
     }
 

@@ -36,9 +36,12 @@ impl RecentAnswers {
     pub fn keep(&self, asked: String, now: Instant, body: Bytes) {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         answers.retain(|one| one.asked != asked && now.duration_since(one.at) < KEPT_FOR);
+        if asked.len() + body.len() > MAX_BYTES {
+            return;
+        }
         answers.push_back(RecentAnswer { asked, at: now, body });
-        let bytes =
-            |answers: &VecDeque<RecentAnswer>| answers.iter().map(|one| one.body.len()).sum::<usize>();
+        let size = |one: &RecentAnswer| one.asked.len() + one.body.len();
+        let bytes = |answers: &VecDeque<RecentAnswer>| answers.iter().map(size).sum::<usize>();
         while answers.len() > MAX_ANSWERS || bytes(&answers) > MAX_BYTES {
             answers.pop_front();
         }
@@ -51,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_kept_for_some_seconds_and_take_a_bounded_room() {
+    fn answers_are_kept_for_some_seconds_in_bounded_memory() {
         let (recent, now) = (RecentAnswers::default(), Instant::now());
         let kept = |asked: &str, later: Duration| recent.find(asked, now + later).is_some();
         recent.keep("a".to_owned(), now, Bytes::from_static(b"1"));
@@ -62,9 +65,9 @@ mod tests {
         }
         assert_eq!(recent.0.lock().unwrap().len(), MAX_ANSWERS);
         assert!(!kept("a", Duration::ZERO) && kept("127", Duration::ZERO));
-        recent.keep("large".to_owned(), now, vec![0; MAX_BYTES - 1].into());
-        assert_eq!(recent.0.lock().unwrap().len(), 2, "the large one, and one more byte");
-        recent.keep("too large".to_owned(), now, vec![0; MAX_BYTES + 1].into());
-        assert!(recent.0.lock().unwrap().is_empty());
+        recent.keep("large".to_owned(), now, vec![0; MAX_BYTES - 9].into());
+        assert_eq!(recent.0.lock().unwrap().len(), 2, "the large one, and one of four bytes");
+        recent.keep("too large".to_owned(), now, vec![0; MAX_BYTES].into());
+        assert!(!kept("too large", Duration::ZERO) && kept("large", Duration::ZERO), "it displaces nothing");
     }
 }

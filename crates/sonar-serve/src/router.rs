@@ -152,35 +152,38 @@ async fn answer(
     query: Option<&str>,
 ) -> Result<Response, PageProblem> {
     let parameters = Parameters::parse(query)?;
-    let asked = question(&page, kind, query).await;
-    let known = |page: &ServedPage| page.recent.find(asked.as_deref()?, Instant::now());
-    let answered = |body: Bytes| ([(CONTENT_TYPE, kind.media_type())], body).into_response();
-    if let Some(body) = known(&page) {
-        return Ok(answered(body));
-    }
     let busy =
         || PageProblem::new(PageRefusal::Busy, "too many answers are being made: try again in a second");
     let place = page.places.clone().try_acquire_owned().map_err(|_| busy())?;
     let patience = page.limits.answer_time;
     let work = async {
+        let asked = question(&page, kind, query).await;
+        let known = || page.recent.find(asked.as_deref()?, Instant::now());
+        if let Some(body) = known() {
+            return Ok::<_, PageProblem>(body);
+        }
         let turn = page.turns.clone().acquire_owned().await.map_err(|_| busy())?;
         // Somebody else may have asked the same.
-        if let Some(body) = known(&page) {
+        if let Some(body) = known() {
             return Ok(body);
         }
         let page = page.clone();
         let made = spawn_blocking(move || {
             // Held until the history is read no more, even if nobody waits for the answer any longer.
             let _held = [place, turn];
-            make(&page, kind, parameters)
+            let mut body = make(&page, kind, parameters)?;
+            body.shrink_to_fit();
+            let body = Bytes::from(body);
+            // Before the turn ends: whoever waits for one may ask the same.
+            if let Some(asked) = asked {
+                page.recent.keep(asked, Instant::now(), body.clone());
+            }
+            Ok(body)
         });
-        made.await.map_err(|error| PageProblem::failed(&error))?.map(Bytes::from)
+        made.await.map_err(|error| PageProblem::failed(&error))?
     };
     let body = timeout(patience, work).await.map_err(|_| late())??;
-    if let Some(asked) = asked {
-        page.recent.keep(asked, Instant::now(), body.clone());
-    }
-    Ok(answered(body))
+    Ok(([(CONTENT_TYPE, kind.media_type())], body).into_response())
 }
 
 /// What identifies an answer as long as no window is added; `None` if it must be made each time.

@@ -13,7 +13,7 @@ use crate::kit::json::line;
 /// Version of the schema of these documents.
 pub const SCHEMA: u32 = 1;
 
-/// What a history has, and what the agent does that writes it.
+/// What a history has, and what the agent that writes it is doing.
 #[derive(Clone, Debug, Serialize, TS)]
 pub struct PageStatus {
     /// Version of the schema.

@@ -95,15 +95,18 @@ export function LivePage() {
   const endsNow = address.to === "";
   const shownEnd = useRef(0);
   shownEnd.current = shown?.history.end_ns ?? 0;
+  // A long range changes slowly: what is less than a column of its charts wide is not worth reading it again.
+  const least = useRef(0);
+  const [first, last] = span(address, Date.now()) ?? [0, 0];
+  least.current = address.view === "status" ? 0 : ((last - first) * 1e6) / COLUMNS;
   // Not before there is a session.
   const follows = isLive && endsNow && shown !== undefined;
   useEffect(() => {
     if (!follows) return;
-    const [first, last] = span(address, Date.now()) ?? [0, 0];
-    // A long range changes slowly: what is less than a column of its charts wide is not worth reading it again.
-    const least = ((last - first) * 1e6) / COLUMNS;
-    return follow((endNs) => endNs >= shownEnd.current + least && setTurn((turn) => turn + 1));
-  }, [follows, address]);
+    return follow(
+      (endNs) => endNs > shownEnd.current && endNs >= shownEnd.current + least.current && setTurn((turn) => turn + 1),
+    );
+  }, [follows]);
 
   const go = (next: Address) => {
     history.pushState(null, "", written(next));

@@ -19,7 +19,7 @@ export function EventsPage({ report }: { report: EventsReport }) {
   return (
     <Shell title="Events" about={about} clock={clock}>
       <Words tone="bad" lines={gapSummary(report.gaps, clock)} />
-      {events.length === 0 && <p class="dim">Nothing of this kind was recorded in this time.</p>}
+      {events.length === 0 && <p class="dim">No event of this time fits.</p>}
       {left_out > 0 && (
         <p class="dim">{plural(left_out, "earlier event")} left out: choose a shorter range, or a kind.</p>
       )}

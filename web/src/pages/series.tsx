@@ -39,7 +39,7 @@ export function SeriesPage({ report }: { report: AllSeriesReport }) {
   return (
     <Shell title="Internals" about={about} clock={clock} facts={[["series", count(series.length)]]}>
       <Words tone="bad" lines={gapSummary(report.gaps, clock)} />
-      {series.length === 0 && <p class="dim">No series of this time has these words.</p>}
+      {series.length === 0 && <p class="dim">No series of this time fits.</p>}
       {left_out > 0 && <p class="dim">{plural(left_out, "more series")} left out: search for what you look for.</p>}
       <div class="charts timeline">
         {metrics.map((of) => {

@@ -96,7 +96,7 @@ export function WaitsPage({ report }: { report: WaitsReport }) {
       )}
       {report.blockers.length > 0 && (
         <section>
-          <h2>Who let others wait</h2>
+          <h2>What made others wait</h2>
           <Table name="blockers" rows={report.blockers} columns={blockers} />
         </section>
       )}

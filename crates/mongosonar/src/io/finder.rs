@@ -120,6 +120,9 @@ struct PathAnswer {
 
 fn ask(helper: &HelperChannel, unplaced: &mut u64, opened: &OpenedFile) -> io::Result<FoundFile> {
     let (found, _): (PathAnswer, _) = helper.ask(opened)?;
+    if found.path.as_os_str().len() > MAX_PATH {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     *unplaced = found.unplaced;
     Ok(FoundFile { path: found.path, wanted: found.wanted })
 }

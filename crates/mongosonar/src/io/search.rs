@@ -213,7 +213,6 @@ pub mod testing {
 
 #[cfg(test)]
 mod tests {
-
     use super::testing::Proc;
     use super::*;
 

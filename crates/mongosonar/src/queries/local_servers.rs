@@ -36,6 +36,9 @@ const MAX_SERVERS: usize = 1_024;
 /// The most ports, the most ends and the most addresses in one answer of the helper.
 const MAX_ANSWER: usize = 4_096;
 
+/// The most addresses of the network of one server.
+const MAX_ADDRESSES: usize = 64;
+
 /// A process that listens on a port.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct ListeningServer {
@@ -259,7 +262,7 @@ impl SearchHelper {
     fn look(&mut self) -> Option<ServerNews> {
         let answer = self.channel.ask(&SearchRequest { missed: self.missed });
         self.missed = answer.is_err();
-        answer.ok().map(|(news, _)| news)
+        answer.ok().map(|(news, _): (ServerNews, _)| news.bounded())
     }
 }
 
@@ -293,10 +296,16 @@ impl ServerNews {
         Self { ports: next.ports, ended: self.ended, found: next.found.or(self.found) }
     }
 
-    /// With no more than an answer may have.
+    /// With no more than an answer may have, for the helper that writes it and for whoever reads it.
     fn bounded(mut self) -> Self {
         self.ports.truncate(MAX_ANSWER);
         self.ended.truncate(MAX_ANSWER);
+        // A server has few addresses, and an answer that is too long would be refused.
+        for network in self.ended.iter_mut().filter_map(|one| one.network.as_mut()) {
+            while network.len() > MAX_ADDRESSES {
+                network.pop_last();
+            }
+        }
         if let Some(found) = &mut self.found {
             found.addresses.truncate(MAX_ANSWER);
             found.listening.truncate(MAX_ANSWER);
@@ -352,8 +361,18 @@ mod tests {
             let text = serde_json::to_string(&news).unwrap();
             assert_eq!(serde_json::from_str::<ServerNews>(&text).unwrap(), news);
         }
-        let all = ServerNews { ports: vec![7; 2 * MAX_ANSWER], ..ServerNews::default() };
-        assert_eq!(all.bounded().ports.len(), MAX_ANSWER);
+        let network = (0..1_000).map(|at| IpAddr::from([10, 0, (at >> 8) as u8, at as u8])).collect();
+        let all = ServerNews {
+            ports: vec![7; 2 * MAX_ANSWER],
+            ended: vec![SilentPort { port: 9, at, network: Some(network), is_at_host: false }],
+            found: None,
+        };
+        let bounded = all.bounded();
+        assert_eq!(bounded.ports.len(), MAX_ANSWER);
+        assert_eq!(bounded.ended[0].network.as_ref().unwrap().len(), MAX_ADDRESSES);
+        for wrong in ["", "{", "[1]", r#"{"ports":[70000],"ended":[],"found":null}"#] {
+            assert!(serde_json::from_str::<ServerNews>(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -339,7 +339,8 @@ fn the_largest_value_has_one_name_in_all_columns() {
         [false, true, false, true]
     );
     let mut wrong = String::new();
-    let pages = ["pages", "pages/digest", "parts"].map(|folder| root().join("web/src").join(folder));
+    let folders = ["pages", "pages/digest", "pages/disk", "pages/why", "parts", "live"];
+    let pages = folders.map(|folder| root().join("web/src").join(folder));
     let pages = pages.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
     let pages = pages.filter(|page| page.as_ref().unwrap().file_type().unwrap().is_file());
     let mut lines = messages();

@@ -76,7 +76,7 @@ addEventListener("load", async () => {
     found.moved = document.activeElement === body()[1];
     press(document.activeElement, "Enter");
     await settle();
-    found.chosen = [body()[1].getAttribute("aria-expanded"), document.querySelector("td.detail")?.textContent ?? ""];
+    found.chosen = [body()[1].getAttribute("aria-current"), document.querySelector("td.detail")?.textContent ?? ""];
     press(document.body, "/");
     found.filtering = document.activeElement.type;
   }

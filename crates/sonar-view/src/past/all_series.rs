@@ -1,7 +1,9 @@
 //! Every stored series of a span over time.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
 use sonar_core::history::{
@@ -19,6 +21,9 @@ use crate::timeline::TimeAxis;
 const SCHEMA: u32 = 1;
 /// The most parts of the axis.
 const PARTS: usize = 120;
+
+/// Series that are remembered though they are not shown.
+const MAX_REMEMBERED: usize = 20_000;
 
 /// Which series are shown.
 #[derive(Clone, Debug, Default)]
@@ -138,10 +143,12 @@ struct SeriesSums<'a> {
     axis: TimeAxis,
     filter: &'a SeriesFilter,
     words: Vec<String>,
+    hasher: RandomState,
     series: BTreeMap<SeriesKey, SeriesSum>,
-    left_out: BTreeSet<SeriesKey>,
-    /// Whether a series is wanted, as far as it was looked at.
-    is_wanted: HashMap<SeriesKey, bool>,
+    /// Series beyond the limit, by their hashes.
+    left_out: HashSet<u64>,
+    /// Whether a series is wanted, by its hash, as far as it was looked at.
+    is_wanted: HashMap<u64, bool>,
 }
 
 struct SeriesSum {
@@ -155,38 +162,57 @@ impl<'a> SeriesSums<'a> {
             axis,
             filter,
             words: filter.words(),
+            hasher: RandomState::new(),
             series: BTreeMap::new(),
-            left_out: BTreeSet::new(),
+            left_out: HashSet::new(),
             is_wanted: HashMap::new(),
         }
+    }
+
+    /// Whether a series is wanted: its words are looked through once, as long as there is room to remember the outcome.
+    fn wants(&mut self, key: &SeriesKey, hash: u64) -> bool {
+        if let Some(is_wanted) = self.is_wanted.get(&hash) {
+            return *is_wanted;
+        }
+        let is_wanted = self.filter.wants(key, &self.words);
+        if self.is_wanted.len() < MAX_REMEMBERED {
+            self.is_wanted.insert(hash, is_wanted);
+        }
+        is_wanted
     }
 
     fn add(&mut self, window: &HistoryWindow) {
         let Some(places) = self.axis.places(window) else { return };
         for (key, value) in &window.series {
-            let Self { filter, words, is_wanted, .. } = self;
-            if !*is_wanted.entry(key.clone()).or_insert_with(|| filter.wants(key, words)) {
+            if let Some(sum) = self.series.get_mut(key) {
+                sum.add(value, places.clone());
                 continue;
             }
-            if self.series.len() >= self.filter.limit && !self.series.contains_key(key) {
+            let hash = self.hasher.hash_one(key);
+            if !self.wants(key, hash) {
+                continue;
+            }
+            if self.series.len() >= self.filter.limit {
                 // A window has a limited number of series, but their names may change from window to window.
-                if self.left_out.len() < HistoryWindow::MAX_SERIES {
-                    self.left_out.insert(key.clone());
+                if self.left_out.len() < MAX_REMEMBERED {
+                    self.left_out.insert(hash);
                 }
                 continue;
             }
-            let new = || SeriesSum {
-                whole: SeriesValue::default(),
-                parts: vec![SeriesValue::default(); self.axis.parts],
-            };
-            let sum = self.series.entry(key.clone()).or_insert_with(new);
-            sum.whole.merge(value);
-            places.clone().for_each(|at| sum.parts[at].merge(value));
+            let parts = vec![SeriesValue::default(); self.axis.parts];
+            let mut sum = SeriesSum { whole: SeriesValue::default(), parts };
+            sum.add(value, places.clone());
+            self.series.insert(key.clone(), sum);
         }
     }
 }
 
 impl SeriesSum {
+    fn add(&mut self, value: &SeriesValue, places: RangeInclusive<usize>) {
+        self.whole.merge(value);
+        places.for_each(|at| self.parts[at].merge(value));
+    }
+
     fn into_json(self, key: &SeriesKey) -> StoredSeriesJson {
         let metric: Option<SeriesMetric> = metrics::find(&key.metric);
         StoredSeriesJson {

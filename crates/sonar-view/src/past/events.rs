@@ -74,17 +74,25 @@ pub fn report(
     let mut kinds = BTreeMap::new();
     all.iter().for_each(|event| *kinds.entry(event.kind.name()).or_default() += 1);
     let words: Vec<String> = filter.text.split_whitespace().map(str::to_lowercase).collect();
-    let mut events: Vec<EventJson> = all
-        .iter()
-        .filter(|event| filter.kind.is_none_or(|kind| kind == event.kind))
-        .map(EventJson::of)
-        .filter(|event| {
-            let sentence = event.sentence.to_lowercase();
-            words.iter().all(|word| sentence.contains(word.as_str()))
-        })
-        .collect();
-    let left_out = events.len().saturating_sub(filter.limit);
-    events.drain(..left_out);
+    let (mut events, mut left_out) = (Vec::new(), 0);
+    // The latest stay.
+    for event in all.iter().rev().filter(|event| filter.kind.is_none_or(|kind| kind == event.kind)) {
+        if events.len() >= filter.limit && words.is_empty() {
+            left_out += 1;
+            continue;
+        }
+        let event = EventJson::of(event);
+        let sentence = if words.is_empty() { String::new() } else { event.sentence.to_lowercase() };
+        if !words.iter().all(|word| sentence.contains(word.as_str())) {
+            continue;
+        }
+        if events.len() < filter.limit {
+            events.push(event);
+        } else {
+            left_out += 1;
+        }
+    }
+    events.reverse();
     let mut about = About::new(None, vec![history.name().to_owned()], Some(span));
     about.host = history.host()?;
     Ok(EventsReport {

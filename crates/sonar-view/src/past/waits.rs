@@ -23,6 +23,8 @@ const SCHEMA: u32 = 1;
 const PARTS: usize = 240;
 /// The most classes of waits, blockers and files that are shown.
 const MAX_SHOWN: usize = 12;
+/// The most that are told apart while windows are added up; further ones are left out.
+const MAX_KEPT: usize = 1_000;
 
 /// Where the time of operations went over time, as far as the threads of servers were traced.
 #[derive(Clone, Debug, Serialize, TS)]
@@ -195,15 +197,24 @@ impl WaitSums {
             places.clone().for_each(|at| lane.ns[at] += ns);
         }
         for (key, waits) in &split.waits {
+            if self.classes.len() >= MAX_KEPT && !self.classes.contains_key(key) {
+                continue;
+            }
             let lane = self.classes.entry(key.clone()).or_insert_with(|| LaneSum::new(count));
             lane.total.add(*waits);
             places.clone().for_each(|at| lane.ns[at] += waits.wait_ns);
         }
-        for blocker in split.blockers.values() {
+        for (id, blocker) in &split.blockers {
+            if self.blockers.len() >= MAX_KEPT && !self.blockers.contains_key(id) {
+                continue;
+            }
             let new = || RowBlocker { shape: Arc::clone(&blocker.shape), waits: WaitTotal::default() };
-            self.blockers.entry(blocker.shape.id).or_insert_with(new).waits.add(blocker.waits);
+            self.blockers.entry(*id).or_insert_with(new).waits.add(blocker.waits);
         }
         for (name, total) in &split.files {
+            if self.files.len() >= MAX_KEPT && !self.files.contains_key(name) {
+                continue;
+            }
             self.files.entry(Arc::clone(name)).or_default().add(*total);
         }
     }
