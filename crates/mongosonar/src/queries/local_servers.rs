@@ -33,11 +33,11 @@ const MAY_LISTEN: u8 = 60;
 const MAX_PROCESSES: usize = 1 << 20;
 /// The most servers that are followed.
 const MAX_SERVERS: usize = 1_024;
-/// The most ports, the most ends and the most addresses in one answer of the helper.
-const MAX_ANSWER: usize = 4_096;
+/// The most ports, and the most addresses of this host, in one answer of the helper.
+const MAX_ANSWER: usize = 2_048;
 
 /// The most addresses of the network of one server.
-const MAX_ADDRESSES: usize = 64;
+const MAX_ADDRESSES: usize = 16;
 
 /// A process that listens on a port.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -292,15 +292,15 @@ impl ServerNews {
     /// What this look and the next one have found.
     fn followed_by(mut self, next: Self) -> Self {
         self.ended.extend(next.ended);
-        self.ended.truncate(MAX_ANSWER);
+        self.ended.truncate(MAX_SERVERS);
         Self { ports: next.ports, ended: self.ended, found: next.found.or(self.found) }
     }
 
     /// With no more than an answer may have, for the helper that writes it and for whoever reads it.
     fn bounded(mut self) -> Self {
         self.ports.truncate(MAX_ANSWER);
-        self.ended.truncate(MAX_ANSWER);
-        // A server has few addresses, and an answer that is too long would be refused.
+        self.ended.truncate(MAX_SERVERS);
+        // An answer that is too long would be refused, and asked for again.
         for network in self.ended.iter_mut().filter_map(|one| one.network.as_mut()) {
             while network.len() > MAX_ADDRESSES {
                 network.pop_last();
@@ -361,15 +361,21 @@ mod tests {
             let text = serde_json::to_string(&news).unwrap();
             assert_eq!(serde_json::from_str::<ServerNews>(&text).unwrap(), news);
         }
-        let network = (0..1_000).map(|at| IpAddr::from([10, 0, (at >> 8) as u8, at as u8])).collect();
+        let address = IpAddr::from([u16::MAX; 8]);
+        let network: BTreeSet<IpAddr> = (0..100).map(|last| IpAddr::from([u16::MAX - last; 8])).collect();
+        let at = Timestamp::from_unix_ns(u64::MAX);
+        let end = SilentPort { port: u16::MAX, at, network: Some(network), is_at_host: false };
         let all = ServerNews {
-            ports: vec![7; 2 * MAX_ANSWER],
-            ended: vec![SilentPort { port: 9, at, network: Some(network), is_at_host: false }],
-            found: None,
+            ports: vec![u16::MAX; 9_999],
+            ended: vec![end; 9_999],
+            found: Some(ListeningServers {
+                addresses: vec![address; 9_999],
+                listening: vec![ListeningAt { pid: u32::MAX, ip: address, port: u16::MAX }; 9_999],
+            }),
         };
-        let bounded = all.bounded();
-        assert_eq!(bounded.ports.len(), MAX_ANSWER);
-        assert_eq!(bounded.ended[0].network.as_ref().unwrap().len(), MAX_ADDRESSES);
+        let answer = helper_channel::answer(Ok(all.bounded())).unwrap();
+        let sent: Result<ServerNews, serde_json::Value> = serde_json::from_slice(&answer.bytes).unwrap();
+        assert_eq!(sent.unwrap().ended.len(), MAX_SERVERS, "the longest answer is not refused");
         for wrong in ["", "{", "[1]", r#"{"ports":[70000],"ended":[],"found":null}"#] {
             assert!(serde_json::from_str::<ServerNews>(wrong).is_err(), "{wrong}");
         }
