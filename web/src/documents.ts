@@ -82,9 +82,11 @@ kind: "all_series",
 about: About,
 /** The zone of times in text. */
 zone: ZoneObject,
+/** What the stored series of this time are about, without the filter. */
+subjects: Array<string>,
 /** The series, by subject, metric, server and name. */
 series: Array<StoredSeriesJson>,
-/** Series that were left out because there are too many. */
+/** Series that were left out because there are too many; counted up to 20,000. */
 left_out: number,
 /** Times that were not observed. */
 gaps: Array<GapJson>, };
@@ -271,10 +273,10 @@ notes: Array<string>, };
 
 /** Long waits of one class, over time. */
 export type ClassLaneJson = {
-/** In which part of the time. */
-part: ShownPart,
-/** Its name, as in `mongosonar stacks`. */
-class: string,
+/** In which part of the time; null for all others. */
+part: ShownPart | null,
+/** Its name, as in `mongosonar stacks`; null for all others. */
+class: string | null,
 /** How many. */
 waits: number,
 /** How long they lasted, in nanoseconds. */
@@ -1807,8 +1809,8 @@ export type TrialJson = { access: Array<string>, returned: number | null, docs_e
 
 /** A shape whose operations ended waits of others: they held what was waited for. */
 export type WaitBlockerJson = {
-/** Its id. */
-shape_id: string,
+/** Its id; null for all others. */
+shape_id: string | null,
 /** The command. */
 command: string,
 /** The namespace. */
@@ -1834,8 +1836,8 @@ share: number, };
 
 /** A file that operations waited for. */
 export type WaitFileJson = {
-/** What it holds, or its path. */
-name: string,
+/** What it holds, or its path; null for all others. */
+name: string | null,
 /** Reads. */
 reads: number,
 /** Bytes that they asked for. */

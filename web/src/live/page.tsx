@@ -219,25 +219,10 @@ const Comparisons = ({ address, go }: Controls) => (
   </nav>
 );
 
-/** What series can be about. */
-const SUBJECTS = [
-  "machine",
-  "server",
-  "member",
-  "process",
-  "thread_role",
-  "device",
-  "file_system",
-  "interface",
-  "collection",
-  "index",
-  "file",
-];
-
 /** What can be chosen: what series are about, or the kinds of events that there are. */
 function kindsOf(report: ViewDocument | undefined): string[] {
   if (report?.kind === "events") return Object.keys(report.kinds);
-  return report?.kind === "all_series" ? SUBJECTS : [];
+  return report?.kind === "all_series" ? report.subjects : [];
 }
 
 const Search = ({ address, go, kinds }: Controls & { kinds: readonly string[] }) => (
@@ -245,8 +230,8 @@ const Search = ({ address, go, kinds }: Controls & { kinds: readonly string[] })
     <div>
       <input
         type="search"
-        placeholder="words"
-        aria-label="words that are looked for"
+        placeholder="search"
+        aria-label="Search words"
         value={address.filter}
         onChange={(event) => go({ ...address, filter: event.currentTarget.value.trim() })}
       />

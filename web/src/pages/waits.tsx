@@ -15,8 +15,11 @@ import { span, xsOf } from "../parts/timeline";
 import type { ClassLaneJson, WaitBlockerJson, WaitFileJson, WaitsReport } from "../report";
 import { partOf } from "./why/words";
 
+/** A name, or what stands for all that have no row of their own. */
+export const named = (name: string | null): string => (name === null ? "all others" : visible(name));
+
 const classColumns = (whole: number): Column<ClassLaneJson>[] => [
-  { name: "what they waited for", value: (one) => visible(one.class), text: true, rank: 0, main: true },
+  { name: "what they waited for", value: (one) => named(one.class), text: true, rank: 0, main: true },
   { name: "waits", value: ({ waits }) => waits, format: count, rank: 2 },
   { name: "time", value: ({ wait_ns }) => wait_ns, format: duration, rank: 1 },
   { name: "mean", value: (one) => one.wait_ns / Math.max(one.waits, 1), format: duration, rank: 3 },
@@ -33,13 +36,19 @@ const classColumns = (whole: number): Column<ClassLaneJson>[] => [
 const blockers: Column<WaitBlockerJson>[] = [
   { name: "command", value: ({ command }) => command, text: true, rank: 2 },
   { name: "namespace", value: ({ namespace }) => visible(namespace), text: true, rank: 1 },
-  { name: "shape", value: ({ typed }) => visible(typed), text: true, rank: 0, main: true },
+  {
+    name: "shape",
+    value: ({ shape_id, typed }) => named(shape_id === null ? null : typed),
+    text: true,
+    rank: 0,
+    main: true,
+  },
   { name: "waits it ended", value: ({ waits }) => waits, format: count, rank: 2 },
   { name: "time others waited", value: ({ wait_ns }) => wait_ns, format: duration, rank: 0 },
 ];
 
 const files: Column<WaitFileJson>[] = [
-  { name: "file", value: ({ name }) => visible(name), text: true, rank: 0, main: true },
+  { name: "file", value: ({ name }) => named(name), text: true, rank: 0, main: true },
   { name: "reads", value: ({ reads }) => reads, format: count, rank: 2 },
   { name: "read", value: (one) => one.bytes, format: bytes, rank: 2 },
   { name: "time waited", value: ({ wait_ns }) => wait_ns, format: duration, rank: 0 },
@@ -78,7 +87,7 @@ export function WaitsPage({ report }: { report: WaitsReport }) {
               title="What they waited for"
               y={{ name: "operations that wait", show: count }}
               series={classes.map((one, at): Series => ({
-                name: visible(one.class),
+                name: named(one.class),
                 colour: colour(at),
                 values: one.values,
               }))}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::OTHER;
+use super::row_split::beyond;
 use crate::execution::ServerSums;
 use crate::sum::Sum;
 use crate::{Execution, Operation};
@@ -60,10 +61,7 @@ impl ServerEvidence {
 
     fn add_plan(&mut self, plan: &Arc<str>, operations: u64) {
         *self.plans.entry(plan.clone()).or_default() += operations;
-        let has_rest = self.plans.contains_key(OTHER);
-        if self.plans.len() > MAX_EVIDENCE_PLANS + usize::from(has_rest)
-            && let Some((_, count)) = self.plans.pop_last()
-        {
+        if let Some((_, count)) = beyond(&mut self.plans, MAX_EVIDENCE_PLANS, |plan| **plan == *OTHER) {
             *self.plans.entry(OTHER.into()).or_default() += count;
         }
     }

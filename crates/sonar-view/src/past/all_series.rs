@@ -1,6 +1,6 @@
 //! Every stored series of a span over time.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
@@ -21,8 +21,7 @@ use crate::timeline::TimeAxis;
 const SCHEMA: u32 = 1;
 /// The most parts of the axis.
 const PARTS: usize = 120;
-
-/// Series that are remembered though they are not shown.
+/// The most series that are remembered though they are not shown: whether they fit, and that they were left out.
 const MAX_REMEMBERED: usize = 20_000;
 
 /// Which series are shown.
@@ -48,9 +47,11 @@ pub struct AllSeriesReport {
     pub about: About,
     /// The zone of times in text.
     pub zone: ZoneObject,
+    /// What the stored series of this time are about, without the filter.
+    pub subjects: BTreeSet<&'static str>,
     /// The series, by subject, metric, server and name.
     pub series: Vec<StoredSeriesJson>,
-    /// Series that were left out because there are too many.
+    /// Series that were left out because there are too many; counted up to 20,000.
     pub left_out: usize,
     /// Times that were not observed.
     pub gaps: Vec<GapJson>,
@@ -126,12 +127,13 @@ pub fn report(
     history.visit(span, resolution, &mut |window| sums.add(&window))?;
     let mut about = About::new(None, vec![history.name().to_owned()], Some(span));
     about.host = history.host()?;
-    let SeriesSums { series, left_out, .. } = sums;
+    let SeriesSums { subjects, series, left_out, .. } = sums;
     Ok(AllSeriesReport {
         schema: SCHEMA,
         kind: "all_series",
         about,
         zone: ZoneObject::new(zone, [span.from, span.to]),
+        subjects,
         left_out: left_out.len(),
         series: series.into_iter().map(|(key, sum)| sum.into_json(&key)).collect(),
         gaps: history.gaps(span)?.iter().map(GapJson::from).collect(),
@@ -144,6 +146,7 @@ struct SeriesSums<'a> {
     filter: &'a SeriesFilter,
     words: Vec<String>,
     hasher: RandomState,
+    subjects: BTreeSet<&'static str>,
     series: BTreeMap<SeriesKey, SeriesSum>,
     /// Series beyond the limit, by their hashes.
     left_out: HashSet<u64>,
@@ -163,6 +166,7 @@ impl<'a> SeriesSums<'a> {
             filter,
             words: filter.words(),
             hasher: RandomState::new(),
+            subjects: BTreeSet::new(),
             series: BTreeMap::new(),
             left_out: HashSet::new(),
             is_wanted: HashMap::new(),
@@ -184,6 +188,7 @@ impl<'a> SeriesSums<'a> {
     fn add(&mut self, window: &HistoryWindow) {
         let Some(places) = self.axis.places(window) else { return };
         for (key, value) in &window.series {
+            self.subjects.insert(key.subject.name());
             if let Some(sum) = self.series.get_mut(key) {
                 sum.add(value, places.clone());
                 continue;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sonar_core::history::{EventKind, Span};
+use sonar_core::history::{Event, EventKind, Span};
 use ts_rs::TS;
 
 use super::{HistoryView, PastError};
 use crate::changes::GapJson;
+use crate::changes::words::event as in_words;
 use crate::kit::json::line;
 use crate::kit::{About, Zone, ZoneObject};
 use crate::timeline::EventJson;
@@ -59,6 +60,10 @@ impl EventsReport {
     }
 }
 
+fn has_all(sentence: &str, words: &[String]) -> bool {
+    words.iter().all(|word| sentence.contains(word.as_str()))
+}
+
 /// The events of a span; times in text are those of a clock in `zone`.
 ///
 /// # Errors
@@ -74,24 +79,15 @@ pub fn report(
     let mut kinds = BTreeMap::new();
     all.iter().for_each(|event| *kinds.entry(event.kind.name()).or_default() += 1);
     let words: Vec<String> = filter.text.split_whitespace().map(str::to_lowercase).collect();
-    let (mut events, mut left_out) = (Vec::new(), 0);
+    let is_wanted = |event: &&Event| {
+        let sentence = || in_words(event).to_lowercase();
+        filter.kind.is_none_or(|kind| kind == event.kind)
+            && (words.is_empty() || has_all(&sentence(), &words))
+    };
     // The latest stay.
-    for event in all.iter().rev().filter(|event| filter.kind.is_none_or(|kind| kind == event.kind)) {
-        if events.len() >= filter.limit && words.is_empty() {
-            left_out += 1;
-            continue;
-        }
-        let event = EventJson::of(event);
-        let sentence = if words.is_empty() { String::new() } else { event.sentence.to_lowercase() };
-        if !words.iter().all(|word| sentence.contains(word.as_str())) {
-            continue;
-        }
-        if events.len() < filter.limit {
-            events.push(event);
-        } else {
-            left_out += 1;
-        }
-    }
+    let mut wanted = all.iter().rev().filter(is_wanted);
+    let mut events: Vec<EventJson> = wanted.by_ref().take(filter.limit).map(EventJson::of).collect();
+    let left_out = wanted.count();
     events.reverse();
     let mut about = About::new(None, vec![history.name().to_owned()], Some(span));
     about.host = history.host()?;

@@ -1,13 +1,15 @@
 //! Where the time of operations went over a span of time.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde::Serialize;
 use sonar_core::history::{CollectorKind, HistoryWindow, Span, metrics};
-use sonar_core::time_split::{FileTotal, RowBlocker, RowSplit, TimePart, WaitTotal};
-use sonar_core::{Endpoint, Role, ShapeId};
+use sonar_core::time_split::{FileTotal, OTHER, RowBlocker, RowSplit, TimePart, WaitTotal};
+use sonar_core::{Endpoint, Role, ShapeId, ShapeInfo};
 use ts_rs::TS;
 
 use super::{HistoryView, PastError};
@@ -21,10 +23,10 @@ use crate::timeline::TimeAxis;
 const SCHEMA: u32 = 1;
 /// The most parts of the axis.
 const PARTS: usize = 240;
-/// The most classes of waits, blockers and files that are shown.
+/// The most classes of waits, blockers and files that are shown by name; all others are added up.
 const MAX_SHOWN: usize = 12;
-/// The most that are told apart while windows are added up; further ones are left out.
-const MAX_KEPT: usize = 1_000;
+/// The most of them that have a sum of their own while windows are added up.
+const MAX_SUMS: usize = 1_000;
 
 /// Where the time of operations went over time, as far as the threads of servers were traced.
 #[derive(Clone, Debug, Serialize, TS)]
@@ -71,10 +73,10 @@ pub struct PartLaneJson {
 /// Long waits of one class, over time.
 #[derive(Clone, Debug, Serialize, TS)]
 pub struct ClassLaneJson {
-    /// In which part of the time.
-    pub part: ShownPart,
-    /// Its name, as in `mongosonar stacks`.
-    pub class: String,
+    /// In which part of the time; null for all others.
+    pub part: Option<ShownPart>,
+    /// Its name, as in `mongosonar stacks`; null for all others.
+    pub class: Option<String>,
     /// How many.
     pub waits: u64,
     /// How long they lasted, in nanoseconds.
@@ -86,8 +88,8 @@ pub struct ClassLaneJson {
 /// A shape whose operations ended waits of others: they held what was waited for.
 #[derive(Clone, Debug, Serialize, TS)]
 pub struct WaitBlockerJson {
-    /// Its id.
-    pub shape_id: String,
+    /// Its id; null for all others.
+    pub shape_id: Option<String>,
     /// The command.
     pub command: String,
     /// The namespace.
@@ -103,8 +105,8 @@ pub struct WaitBlockerJson {
 /// A file that operations waited for.
 #[derive(Clone, Debug, Serialize, TS)]
 pub struct WaitFileJson {
-    /// What it holds, or its path.
-    pub name: String,
+    /// What it holds, or its path; null for all others.
+    pub name: Option<String>,
     /// Reads.
     pub reads: u64,
     /// Bytes that they asked for.
@@ -141,23 +143,104 @@ pub fn report(history: &HistoryView<'_>, span: Span, zone: &Zone) -> Result<Wait
 struct WaitSums {
     axis: TimeAxis,
     observed_ns: Vec<u64>,
-    parts: BTreeMap<ShownPart, LaneSum<u64>>,
-    classes: BTreeMap<(TimePart, Arc<str>), LaneSum<WaitTotal>>,
+    parts: BTreeMap<ShownPart, LaneSum>,
+    classes: BoundedSums<(TimePart, Arc<str>), LaneSum>,
     operations: u64,
     processors: Option<f64>,
-    blockers: BTreeMap<ShapeId, RowBlocker>,
-    files: BTreeMap<Arc<str>, FileTotal>,
+    blockers: BoundedSums<ShapeId, BlockerSum>,
+    files: BoundedSums<Arc<str>, FileTotal>,
 }
 
-/// What a lane has, in all and in each part of the axis in nanoseconds.
-struct LaneSum<T> {
-    total: T,
-    ns: Vec<u64>,
+/// What is added up of a class, a blocker or a file.
+trait WaitSum: Default {
+    fn join(&mut self, other: Self);
+    fn wait_ns(&self) -> u64;
 }
 
-impl<T: Default> LaneSum<T> {
-    fn new(parts: usize) -> Self {
-        Self { total: T::default(), ns: vec![0; parts] }
+/// Waits, or the time in a part, in all and in each part of the axis.
+#[derive(Default)]
+struct LaneSum {
+    total: WaitTotal,
+    /// In nanoseconds.
+    by_place: BTreeMap<usize, u64>,
+}
+
+impl LaneSum {
+    /// Adds waits, which count in each of these places.
+    fn add(&mut self, waits: WaitTotal, places: RangeInclusive<usize>) {
+        self.total.add(waits);
+        places.for_each(|at| *self.by_place.entry(at).or_default() += waits.wait_ns);
+    }
+
+    /// How many were there at once in each part of the axis, by how long that was observed.
+    fn means(&self, observed_ns: &[u64]) -> Vec<Option<f64>> {
+        let of = |(at, observed): (usize, &u64)| {
+            let ns = self.by_place.get(&at).copied().unwrap_or(0);
+            (*observed > 0).then(|| ns as f64 / *observed as f64)
+        };
+        observed_ns.iter().enumerate().map(of).collect()
+    }
+}
+
+impl WaitSum for LaneSum {
+    fn join(&mut self, other: Self) {
+        self.total.add(other.total);
+        other.by_place.into_iter().for_each(|(at, ns)| *self.by_place.entry(at).or_default() += ns);
+    }
+
+    fn wait_ns(&self) -> u64 {
+        self.total.wait_ns
+    }
+}
+
+/// Waits that operations of a shape ended.
+#[derive(Default)]
+struct BlockerSum {
+    /// `None` for all others.
+    shape: Option<Arc<ShapeInfo>>,
+    waits: WaitTotal,
+}
+
+impl WaitSum for BlockerSum {
+    fn join(&mut self, other: Self) {
+        self.waits.add(other.waits);
+    }
+
+    fn wait_ns(&self) -> u64 {
+        self.waits.wait_ns
+    }
+}
+
+impl WaitSum for FileTotal {
+    fn join(&mut self, other: Self) {
+        self.add(other);
+    }
+
+    fn wait_ns(&self) -> u64 {
+        self.wait_ns
+    }
+}
+
+/// Sums by key, of at most [`MAX_SUMS`] keys; `None` is all others.
+struct BoundedSums<K, S>(BTreeMap<Option<K>, S>);
+
+impl<K: Ord, S: WaitSum> BoundedSums<K, S> {
+    /// The sum of a key, or that of all others where there is no room.
+    fn of(&mut self, key: Option<K>) -> &mut S {
+        let has_room = self.0.len() < MAX_SUMS || self.0.contains_key(&key);
+        self.0.entry(key.filter(|_| has_room)).or_default()
+    }
+
+    /// The [`MAX_SHOWN`] keys with the longest waits, the longest first, and all others.
+    fn longest(mut self) -> Vec<(Option<K>, S)> {
+        let mut others = self.0.remove(&None);
+        let mut all: Vec<_> = self.0.into_iter().collect();
+        all.sort_by_key(|(_, sum)| Reverse(sum.wait_ns()));
+        for (_, sum) in all.drain(all.len().min(MAX_SHOWN)..) {
+            others.get_or_insert_default().join(sum);
+        }
+        all.extend(others.map(|sum| (None, sum)));
+        all
     }
 }
 
@@ -167,11 +250,11 @@ impl WaitSums {
             axis,
             observed_ns: vec![0; axis.parts],
             parts: BTreeMap::new(),
-            classes: BTreeMap::new(),
+            classes: BoundedSums(BTreeMap::new()),
             operations: 0,
             processors: None,
-            blockers: BTreeMap::new(),
-            files: BTreeMap::new(),
+            blockers: BoundedSums(BTreeMap::new()),
+            files: BoundedSums(BTreeMap::new()),
         }
     }
 
@@ -184,86 +267,61 @@ impl WaitSums {
         self.processors = processors.and_then(|value| value.mean()).or(self.processors);
         let rows = window.window.shapes.iter().filter(|row| row.role == Role::Served);
         for split in rows.filter_map(|row| row.split.as_deref()) {
-            self.row(split, places.clone());
+            self.row(split, &places);
         }
     }
 
-    fn row(&mut self, split: &RowSplit, places: std::ops::RangeInclusive<usize>) {
-        let count = self.axis.parts;
+    fn row(&mut self, split: &RowSplit, places: &RangeInclusive<usize>) {
         self.operations += split.operations;
-        for (part, ns) in shown_part::of_row(split).filter(|(_, ns)| *ns > 0) {
-            let lane = self.parts.entry(part).or_insert_with(|| LaneSum::new(count));
-            lane.total += ns;
-            places.clone().for_each(|at| lane.ns[at] += ns);
+        for (part, wait_ns) in shown_part::of_row(split).filter(|(_, ns)| *ns > 0) {
+            self.parts.entry(part).or_default().add(WaitTotal { waits: 0, wait_ns }, places.clone());
         }
-        for (key, waits) in &split.waits {
-            if self.classes.len() >= MAX_KEPT && !self.classes.contains_key(key) {
-                continue;
-            }
-            let lane = self.classes.entry(key.clone()).or_insert_with(|| LaneSum::new(count));
-            lane.total.add(*waits);
-            places.clone().for_each(|at| lane.ns[at] += waits.wait_ns);
+        for ((part, class), waits) in &split.waits {
+            let key = (**class != *OTHER).then(|| (*part, Arc::clone(class)));
+            self.classes.of(key).add(*waits, places.clone());
         }
-        for (id, blocker) in &split.blockers {
-            if self.blockers.len() >= MAX_KEPT && !self.blockers.contains_key(id) {
-                continue;
-            }
-            let new = || RowBlocker { shape: Arc::clone(&blocker.shape), waits: WaitTotal::default() };
-            self.blockers.entry(*id).or_insert_with(new).waits.add(blocker.waits);
+        for RowBlocker { shape, waits } in split.blockers.values() {
+            let key = Some(shape.id).filter(|id| *id != ShapeInfo::other().id);
+            let is_named = key.is_some();
+            let sum = self.blockers.of(key);
+            sum.waits.add(*waits);
+            sum.shape = Some(Arc::clone(shape)).filter(|_| is_named);
         }
         for (name, total) in &split.files {
-            if self.files.len() >= MAX_KEPT && !self.files.contains_key(name) {
-                continue;
-            }
-            self.files.entry(Arc::clone(name)).or_default().add(*total);
+            self.files.of((**name != *OTHER).then(|| Arc::clone(name))).add(*total);
         }
     }
 
     fn finish(self, about: About, zone: ZoneObject, gaps: Vec<GapJson>) -> WaitsReport {
         let observed_ns = self.observed_ns;
-        let means = |ns: &[u64]| -> Vec<Option<f64>> {
-            let of = |(ns, observed): (&u64, &u64)| (*observed > 0).then(|| *ns as f64 / *observed as f64);
-            ns.iter().zip(&observed_ns).map(of).collect()
-        };
         let mut lanes: Vec<PartLaneJson> = self
             .parts
             .iter()
             .map(|(part, lane)| PartLaneJson {
                 part: *part,
                 words: part.words(),
-                ns: lane.total,
-                values: means(&lane.ns),
+                ns: lane.wait_ns(),
+                values: lane.means(&observed_ns),
             })
             .collect();
-        lanes.sort_by_key(|lane| std::cmp::Reverse(lane.ns));
-        let mut classes: Vec<ClassLaneJson> = self
-            .classes
-            .iter()
-            .map(|((part, class), lane)| ClassLaneJson {
-                part: ShownPart::Measured(*part),
-                class: class.to_string(),
+        lanes.sort_by_key(|lane| Reverse(lane.ns));
+        let classes = self.classes.longest().into_iter().map(|(key, lane)| {
+            let (part, class) = key.unzip();
+            ClassLaneJson {
+                part: part.map(ShownPart::Measured),
+                class: class.map(|class| class.to_string()),
                 waits: lane.total.waits,
                 wait_ns: lane.total.wait_ns,
-                values: means(&lane.ns),
-            })
-            .collect();
-        classes.sort_by_key(|lane| std::cmp::Reverse(lane.wait_ns));
-        classes.truncate(MAX_SHOWN);
-        let mut blockers: Vec<WaitBlockerJson> = self.blockers.values().map(WaitBlockerJson::of).collect();
-        blockers.sort_by_key(|one| std::cmp::Reverse(one.wait_ns));
-        blockers.truncate(MAX_SHOWN);
-        let mut files: Vec<WaitFileJson> = self
-            .files
-            .iter()
-            .map(|(name, total)| WaitFileJson {
-                name: name.to_string(),
-                reads: total.reads,
-                bytes: total.bytes,
-                wait_ns: total.wait_ns,
-            })
-            .collect();
-        files.sort_by_key(|one| std::cmp::Reverse(one.wait_ns));
-        files.truncate(MAX_SHOWN);
+                values: lane.means(&observed_ns),
+            }
+        });
+        let blockers = self.blockers.longest().into_iter().map(|(id, sum)| WaitBlockerJson::new(id, &sum));
+        let files = self.files.longest().into_iter().map(|(name, total)| WaitFileJson {
+            name: name.map(|name| name.to_string()),
+            reads: total.reads,
+            bytes: total.bytes,
+            wait_ns: total.wait_ns,
+        });
         WaitsReport {
             schema: SCHEMA,
             kind: "waits",
@@ -272,24 +330,50 @@ impl WaitSums {
             operations: self.operations,
             processors: self.processors,
             lanes,
-            classes,
-            blockers,
-            files,
+            classes: classes.collect(),
+            blockers: blockers.collect(),
+            files: files.collect(),
             gaps,
         }
     }
 }
 
 impl WaitBlockerJson {
-    fn of(blocker: &RowBlocker) -> Self {
-        let RowBlocker { shape, waits } = blocker;
+    fn new(id: Option<ShapeId>, BlockerSum { shape, waits }: &BlockerSum) -> Self {
+        let shape = shape.as_deref().cloned().unwrap_or_else(ShapeInfo::other);
         Self {
-            shape_id: shape.id.to_string(),
+            shape_id: id.map(|id| id.to_string()),
             command: shape.command.to_string(),
             namespace: shape.namespace(),
             typed: shape.typed.to_string(),
             waits: waits.waits,
             wait_ns: waits.wait_ns,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(wait_ns: u64) -> FileTotal {
+        FileTotal { reads: 1, bytes: 10, wait_ns }
+    }
+
+    #[test]
+    fn what_is_not_shown_by_name_is_added_up_and_nothing_is_lost() {
+        let mut sums = BoundedSums::<u64, FileTotal>(BTreeMap::new());
+        assert!(BoundedSums::<u64, FileTotal>(BTreeMap::new()).longest().is_empty());
+        // The last ones, which have no sum of their own, waited longest.
+        let all = 3 * MAX_SUMS as u64;
+        (0..all).for_each(|number| sums.of(Some(number)).add(file(number)));
+        sums.of(Some(7)).add(file(all));
+        assert_eq!(sums.0.len(), MAX_SUMS + 1);
+        let longest = sums.longest();
+        assert_eq!(longest.len(), MAX_SHOWN + 1);
+        assert_eq!(longest[0].0, Some(7));
+        assert_eq!(longest[MAX_SHOWN].0, None);
+        let reads: u64 = longest.iter().map(|(_, total)| total.reads).sum();
+        assert_eq!(reads, all + 1);
     }
 }

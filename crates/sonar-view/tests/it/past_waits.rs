@@ -82,7 +82,8 @@ fn waits_are_operations_at_once_and_what_was_not_observed_is_unknown() {
     assert_eq!(lane("cpu").values.len(), 60);
     assert!(lane("cpu").values[24..30].iter().all(Option::is_none));
     let [class] = &report.classes[..] else { panic!("{:?}", report.classes) };
-    assert_eq!((&*class.class, class.waits, class.values[0]), ("execution ticket", 108, Some(0.8)));
+    assert_eq!((class.class.as_deref(), class.waits), (Some("execution ticket"), 108));
+    assert_eq!(class.values[0], Some(0.8));
     let [blocker] = &report.blockers[..] else { panic!("{:?}", report.blockers) };
     assert_eq!((&*blocker.command, blocker.waits, blocker.wait_ns), ("update", 108, 108 * SECOND));
 }
@@ -99,7 +100,9 @@ fn series_are_found_by_what_they_are_about_and_by_words() {
     };
     assert_eq!(all(None, "", 100).series.len(), 3);
     assert_eq!(names(&all(Some(SeriesSubject::Device), "", 100)), [metrics::DISK_READS.name]);
-    assert_eq!(names(&all(None, "SDA disk", 100)), [metrics::DISK_READS.name]);
+    let found = all(None, "SDA disk", 100);
+    assert_eq!(names(&found), [metrics::DISK_READS.name]);
+    assert_eq!(found.subjects.into_iter().collect::<Vec<_>>(), ["device", "machine"], "all can be chosen");
     let busy = all(None, "cpu.busy", 100);
     assert_eq!(names(&busy), [metrics::CPU_BUSY.name]);
     let series = &busy.series[0];
