@@ -15,7 +15,7 @@ import { SeriesPage } from "./pages/series";
 import { ShapePage } from "./pages/shape";
 import { StackComparisonPage, StacksPage } from "./pages/stacks";
 import { WaitsPage } from "./pages/waits";
-import { WhyPage } from "./pages/why";
+import { WhyPage } from "./pages/why/page";
 import { visible } from "./parts/format";
 import type { Report } from "./report";
 

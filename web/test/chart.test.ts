@@ -1,6 +1,9 @@
 import { describe, expect, it } from "vitest";
 
-import { clampRange, lonePoints, placeNames, stack, zoomed } from "../src/parts/chart";
+import { stack } from "../src/parts/chart";
+import { placeNames } from "../src/parts/marks";
+import { lonePoints } from "../src/parts/plot";
+import { clampRange, zoomed } from "../src/parts/zoom";
 import { bounds, heat, logShare } from "../src/parts/density";
 import { unpack } from "../src/parts/scatter";
 import { begins, grid, rates, widest } from "../src/parts/timeline";

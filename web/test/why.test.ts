@@ -2,18 +2,10 @@ import { readFileSync } from "node:fs";
 
 import { describe, expect, it } from "vitest";
 
-import {
-  activity,
-  LIMITS_TABLE,
-  partOf,
-  partRows,
-  processors,
-  processorsText,
-  sinceStart,
-  tiles,
-  unseen,
-  waitedBy,
-} from "../src/pages/why";
+import { waitedBy } from "../src/pages/why/files";
+import { activity, LIMITS_TABLE, processors, processorsText, sinceStart, tiles } from "../src/pages/why/page";
+import { partRows } from "../src/pages/why/shape";
+import { partOf, unseen } from "../src/pages/why/words";
 import { shown } from "../src/parts/columns";
 import type { ShapeTimeJson, WhyReport } from "../src/report";
 

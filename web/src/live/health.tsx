@@ -45,7 +45,7 @@ function sources(clock: Clock, lived_ns: number): Column<CollectorStatus>[] {
       rank: 3,
     },
     {
-      name: "what it lacks",
+      name: "problems and notes",
       value: ({ problems, notes }) => [...problems, ...notes].map(visible).join("; "),
       text: true,
       rank: 0,

@@ -9,10 +9,6 @@ import { options, type Reading } from "./plot";
 import type { Ticks } from "./ticks";
 import { clampRange, zoomed } from "./zoom";
 
-export { placeNames } from "./marks";
-export { lonePoints } from "./plot";
-export { clampRange, zoomed };
-
 export type Range = [number, number];
 
 /** An axis. */
@@ -77,11 +73,11 @@ export interface ChartProps {
 
 /** Sums from the bottom up. What one series does not know counts as nothing; where no series knows anything there is a gap. */
 export function stack(series: readonly (readonly (number | null)[])[]): (number | null)[][] {
+  const isKnown = (series[0] ?? []).map((_, at) => series.some((one) => one[at] != null));
   const sums: (number | null)[][] = [];
   for (const values of series) {
     const below = sums[sums.length - 1];
-    const isKnown = (at: number) => series.some((one) => one[at] != null);
-    sums.push(values.map((value, at) => (isKnown(at) ? (value ?? 0) + (below?.[at] ?? 0) : null)));
+    sums.push(values.map((value, at) => (isKnown[at] ? (value ?? 0) + (below?.[at] ?? 0) : null)));
   }
   return sums;
 }

@@ -16,7 +16,7 @@ export interface Reading {
   words: string | null;
 }
 
-/** What uPlot is told about a chart; `read` hears of the cross-hair. */
+/** The options of uPlot for a chart; `read` is called with what is under the cross-hair. */
 export function options(
   latest: { current: ChartProps },
   drawn: readonly Series[],

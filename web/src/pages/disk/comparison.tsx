@@ -10,7 +10,7 @@ import { disk, machine, when, work } from "./run";
 const FASTER: Record<string, string> = { A: "A is faster", B: "B is faster", neither: "no visible difference" };
 
 export function DiskComparisonPage({ report }: { report: DiskComparisonDocument }) {
-  // Two runs of one name are told apart by their letters.
+  // Letters distinguish two runs of the same name.
   const names = report.names.map((name, at) => `${"AB"[at]} ${visible(name)}`);
   const facts = report.runs.map((run, at): Fact => {
     const host = run.place.host ? `${visible(run.place.host)}, ` : "";
