@@ -90,8 +90,8 @@ def bench():
             for what, kind, hours, limit in QUESTIONS:
                 took = []
                 # Each request is of another span: the page keeps answers for some seconds.
-                for round in range(rounds(20, 100)):
-                    to = end - round * MINUTE_NS
+                for number in range(rounds(20, 100)):
+                    to = end - number * MINUTE_NS
                     path = f"/api/v1/{kind}?from={moment(to - hours * HOUR_NS)}&to={moment(to)}"
                     begun = time.perf_counter()
                     size = len(page.ask(path))

@@ -20,7 +20,7 @@ use super::QueriesArgs;
 use crate::args::when::{Against, WrittenEnds, now, parse_against};
 use crate::confinement::file_reading::FileReading;
 use crate::confinement::start_order::{self, StartStep};
-use crate::digest::{self as report, WantedDigest};
+use crate::digest::{WantedDigest, load as load_digest};
 use crate::exit::{self, usage};
 use crate::history::{StoredHistory, between};
 use crate::{input, stop};
@@ -67,7 +67,7 @@ fn load_from(args: &QueriesArgs, path: &Path, classes: ClassSet) -> Result<Arc<B
 fn read(path: &Path, classes: ClassSet, stop: &Arc<AtomicBool>) -> Result<BaselineInput> {
     let name = input::name(path);
     let settings = DigestSettings { by: Baseline::BY, points: false };
-    let loaded = report::load(path, &WantedDigest { settings, classes, key_log: None }, stop)?;
+    let loaded = load_digest(path, &WantedDigest { settings, classes, key_log: None }, stop)?;
     loaded.refuse_other_rules(&name, Some(RULES_VERSION))?;
     let LoadedDigest { digest, source, is_whole, .. } = loaded;
     if digest.settings.by != Baseline::BY {
