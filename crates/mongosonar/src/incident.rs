@@ -15,7 +15,7 @@ use crate::args::when::WrittenEnds;
 use crate::digest::DigestArgs;
 use crate::exit::{OK, usage};
 use crate::history::{self, StoreArgs, StoredHistory, between};
-use crate::report_output::{print, write_page};
+use crate::report_output::OutputArgs;
 use crate::screen;
 
 /// Runs the command; returns the exit code.
@@ -39,7 +39,6 @@ pub fn run(args: &DigestArgs, store: &StoreArgs) -> Result<u8> {
         ..Selection::default()
     };
     let PastIncident { window, report } = PastIncident::of(&history, span, &selection)?;
-    write_page(args.html.as_deref(), |out| report.json(out))?;
     let text = |out: &mut dyn Write| -> Result<()> {
         let width = screen::width();
         let shown = IncidentReport {
@@ -48,6 +47,7 @@ pub fn run(args: &DigestArgs, store: &StoreArgs) -> Result<u8> {
         };
         Ok(shown.text(&mut Fitting::new(out, width), &window, &selection, &store.suffix())?)
     };
-    print(args.json, |out| report.json(out), text)?;
+    let output = OutputArgs { json: args.json, html: args.html.clone() };
+    output.write(|out| report.json(out), text)?;
     Ok(OK)
 }

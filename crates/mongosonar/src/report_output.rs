@@ -30,7 +30,7 @@ impl OutputArgs {
     /// Writes a report; `json` is also what its page draws.
     ///
     /// # Errors
-    /// The page cannot be written, or standard output cannot.
+    /// The page cannot be written, or standard output cannot; each is written whatever happens to the other.
     pub fn write<E>(
         &self,
         json: impl Fn(&mut dyn Write) -> io::Result<()>,
@@ -39,8 +39,7 @@ impl OutputArgs {
     where
         anyhow::Error: From<E>,
     {
-        write_page(self.html.as_deref(), &json)?;
-        print(self.json, json, text)
+        page_and_print(write_page(self.html.as_deref(), &json), || print(self.json, &json, text))
     }
 }
 
@@ -56,17 +55,37 @@ pub fn print<E>(
 where
     anyhow::Error: From<E>,
 {
+    to_stdout(|out| {
+        if as_json {
+            json(out)?;
+        } else {
+            text(out)?;
+        }
+        Ok(())
+    })
+}
+
+/// Passes standard output to `write`.
+///
+/// # Errors
+/// Those of `write`, or standard output cannot be written.
+pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    if as_json {
-        json(&mut out)?;
-    } else {
-        text(&mut out)?;
-    }
+    write(&mut out)?;
     Ok(out.flush()?)
 }
 
-/// Writes the page of a report, if one was asked for. Do it before the report is printed: whoever reads standard output may
-/// leave early, which ends the program.
+/// Prints a report whose page was written, or could not be: what was measured for an hour is not lost with the page. The page
+/// comes first, as whoever reads standard output may leave early.
+///
+/// # Errors
+/// That of the page, else that of `print`.
+pub fn page_and_print<E>(page: Result<(), E>, print: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    let printed = print();
+    page.and(printed)
+}
+
+/// Writes the page of a report, if one was asked for; see [`page_and_print`].
 ///
 /// # Errors
 /// The file cannot be written.

@@ -1,6 +1,6 @@
 //! Operations in flight from saved output of `currentOp`: alone, and beside logs, profiles and captures.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,7 +20,7 @@ use crate::exit::{OK, TRUNCATED, usage};
 use crate::input;
 use crate::input::content::{self, FileContent};
 use crate::input::documents;
-use crate::report_output::write_page;
+use crate::report_output::{page_and_print, to_stdout, write_page};
 use crate::screen;
 
 /// The operations of a file, and whether it is whole.
@@ -100,29 +100,29 @@ pub fn show(args: &DigestArgs, files: &[CurrentFile]) -> Result<u8> {
         ));
     }
     let all = args.limit.unwrap_or(usize::MAX);
-    if let Some(path) = &args.html {
-        let views: Vec<_> = files
-            .iter()
-            .map(|file| CurrentFileView { name: &file.name, view: view(args, file, all) })
-            .collect();
-        write_page(Some(path), |out| current_op::page(&views, out))?;
-    }
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
-    for (at, file) in files.iter().enumerate() {
-        if args.json {
-            current_op::json(&view(args, file, all), &mut out)?;
-            continue;
-        }
-        if files.len() > 1 {
-            if at > 0 {
-                writeln!(out)?;
+    let page = write_page(args.html.as_deref(), |out| {
+        let views =
+            files.iter().map(|file| CurrentFileView { name: &file.name, view: view(args, file, all) });
+        current_op::page(&views.collect::<Vec<_>>(), out)
+    });
+    let write = |out: &mut dyn Write| {
+        for (at, file) in files.iter().enumerate() {
+            if args.json {
+                current_op::json(&view(args, file, all), &mut *out)?;
+                continue;
             }
-            writeln!(out, "{}:", escape(&file.name))?;
+            if files.len() > 1 {
+                if at > 0 {
+                    writeln!(out)?;
+                }
+                writeln!(out, "{}:", escape(&file.name))?;
+            }
+            let view = view(args, file, args.limit.unwrap_or(ROWS));
+            current_op::text(&view, &mut Fitting::new(&mut *out, screen::width()))?;
         }
-        let view = view(args, file, args.limit.unwrap_or(ROWS));
-        current_op::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
-    }
-    out.flush()?;
+        Ok(())
+    };
+    page_and_print(page, || to_stdout(write))?;
     let mut is_damaged = false;
     for file in files {
         if let Some(damage) = &file.damage {

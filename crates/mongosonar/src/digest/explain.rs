@@ -1,6 +1,6 @@
 //! Saved output of `explain`: a report of its own, and a note beside logs, profiles and captures.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +16,7 @@ use super::args::DigestArgs;
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input::content::{self, FileContent};
 use crate::input::documents;
-use crate::report_output::write_page;
+use crate::report_output::{page_and_print, to_stdout, write_page};
 use crate::{input, screen};
 
 /// The most documents that are kept of a file.
@@ -100,22 +100,24 @@ pub fn show(args: &DigestArgs, files: &[ExplainFile]) -> Result<u8> {
     }
     let outputs: Vec<_> =
         files.iter().flat_map(|file| file.explained.iter().map(|one| output(args, file, one))).collect();
-    write_page(args.html.as_deref(), |out| view::page(&outputs, out))?;
-    let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
-    for (at, ExplainOutput { file, view: shown }) in outputs.iter().enumerate() {
-        if args.json {
-            view::json(shown, &mut out)?;
-            continue;
+    let page = write_page(args.html.as_deref(), |out| view::page(&outputs, out));
+    let write = |out: &mut dyn Write| {
+        for (at, ExplainOutput { file, view: shown }) in outputs.iter().enumerate() {
+            if args.json {
+                view::json(shown, &mut *out)?;
+                continue;
+            }
+            if at > 0 {
+                writeln!(out)?;
+            }
+            if outputs.len() > 1 {
+                writeln!(out, "{}:", escape(file))?;
+            }
+            view::text(shown, &mut Fitting::new(&mut *out, screen::width()))?;
         }
-        if at > 0 {
-            writeln!(out)?;
-        }
-        if outputs.len() > 1 {
-            writeln!(out, "{}:", escape(file))?;
-        }
-        view::text(shown, &mut Fitting::new(&mut out, screen::width()))?;
-    }
-    out.flush()?;
+        Ok(())
+    };
+    page_and_print(page, || to_stdout(write))?;
     for file in files.iter().filter(|file| file.other > 0) {
         let count = file.other;
         eprintln!(

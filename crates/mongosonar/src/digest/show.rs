@@ -1,6 +1,6 @@
 //! Shows a digest as text, JSON, CSV or a page.
 
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use sonar_core::Source;
@@ -12,7 +12,7 @@ use super::args::DigestArgs;
 use super::collect::{SourceDigest, TimeRange};
 use crate::args::values::ShapeArg;
 use crate::exit::{self, OK, TRUNCATED, usage};
-use crate::report_output::write_page;
+use crate::report_output::{page_and_print, to_stdout, write_page};
 use crate::{input, screen};
 
 /// The note about a server that writes a rate limit but does not apply it.
@@ -92,19 +92,21 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: ShownDigest<'_>) 
         view.sources = vec![server.info().label()];
         view.host = Some(server.info().address.to_string());
     }
-    write_page(args.html.as_deref(), |out| digest::json(&view, out))?;
-    let mut out = BufWriter::with_capacity(64 * 1024, io::stdout());
-    if args.json {
-        digest::json(&view, &mut out)?;
-    } else if args.csv {
-        digest::csv(&view, &mut out)?;
-        let left_out = view.left_out().line(view.sample, HiddenContext::CommandLine);
-        left_out.iter().for_each(|line| eprintln!("mongosonar: {line}"));
-    } else {
-        view.rows.truncate(args.limit.unwrap_or(ROWS));
-        digest::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
-    }
-    out.flush()?;
+    let page = write_page(args.html.as_deref(), |out| digest::json(&view, out));
+    let write = |out: &mut dyn Write| {
+        if args.json {
+            digest::json(&view, out)?;
+        } else if args.csv {
+            digest::csv(&view, out)?;
+            let left_out = view.left_out().line(view.sample, HiddenContext::CommandLine);
+            left_out.iter().for_each(|line| eprintln!("mongosonar: {line}"));
+        } else {
+            view.rows.truncate(args.limit.unwrap_or(ROWS));
+            digest::text(&view, &mut Fitting::new(out, screen::width()))?;
+        }
+        Ok(())
+    };
+    page_and_print(page, || to_stdout(write))?;
     Ok(match exit::stopped().filter(|_| !read.stopped.is_empty()) {
         Some((_, code)) => code,
         None if read.damaged => TRUNCATED,

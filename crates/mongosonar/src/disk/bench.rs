@@ -19,8 +19,9 @@ use super::measure::{Bench, was_stopped};
 use super::place::{Ground, folder};
 use crate::args::when::now;
 use crate::exit::{self, OK, usage};
+use crate::report_output::OutputArgs;
+use crate::screen;
 use crate::stop::{self, StopBehavior};
-use crate::{report_output, screen};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &BenchArgs) -> Result<u8> {
@@ -79,14 +80,14 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
 
 /// Writes what was asked for.
 fn show(args: &BenchArgs, run: &BenchReport) -> Result<()> {
-    report_output::write_page(args.html.as_deref(), |out| run.json(out))?;
     let text = |out: &mut dyn Write| {
         if !args.quiet {
             writeln!(out)?;
         }
         text::text(run, &mut Fitting::new(out, Some(screen::reading_width())))
     };
-    report_output::print(args.json, |out| run.json(out), text)
+    let output = OutputArgs { json: args.json, html: args.html.clone() };
+    output.write(|out| run.json(out), text)
 }
 
 /// mongoperf's document: of a file, of standard input, or none.

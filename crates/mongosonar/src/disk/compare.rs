@@ -14,7 +14,7 @@ use super::args::{BenchArgs, EstimateArgs};
 use crate::exit::{OK, usage};
 use crate::input;
 use crate::input::content::{self, FileContent};
-use crate::report_output::{print, write_page};
+use crate::report_output::{OutputArgs, print};
 use crate::screen;
 
 /// Reads a result of `disk bench --json`; - is standard input.
@@ -35,10 +35,10 @@ pub fn run(files: &[PathBuf], args: &BenchArgs) -> Result<u8> {
     let (a, b) = (read(a_path)?, read(b_path)?);
     let names = [a_path, b_path].map(|path| path.display().to_string());
     let comparison = RunComparison::new(&a, &b, names);
-    write_page(args.html.as_deref(), |out| comparison.json(&a, &b, out))?;
     let text =
         |out: &mut dyn Write| comparison.text(&a, &b, &mut Fitting::new(out, Some(screen::reading_width())));
-    print(args.json, |out| comparison.json(&a, &b, out), text)?;
+    let output = OutputArgs { json: args.json, html: args.html.clone() };
+    output.write(|out| comparison.json(&a, &b, out), text)?;
     Ok(OK)
 }
 

@@ -16,6 +16,7 @@ use super::args::{INTERVAL, QueriesArgs};
 use crate::capture::OperationListener;
 use crate::exit::usage;
 use crate::outfile::OutFile;
+use crate::report_output::{page_and_print, write_opened_page};
 use crate::{screen, stop};
 use sonar_sys::Host;
 
@@ -168,21 +169,22 @@ impl QueriesOutput {
                 let cut = cut_get_mores(digest.rows());
                 let (notes, sample) = (self.notes.iter().cloned().chain(cut).collect(), window.sample);
                 let mut view = DigestView { coverage, sources, host, hidden, notes, sample, ..view };
-                if let Some(page) = page {
-                    page.write(|out| crate::page::write(out, |out| digest::json(&view, out)))
-                        .map_err(io::Error::other)?;
-                }
-                match self.format {
-                    OutputFormat::Json => digest::json(&view, &mut self.out)?,
-                    OutputFormat::Csv => {
-                        digest::csv(&view, &mut self.out)?;
-                        self.hidden = view.left_out();
+                let page = write_opened_page(page.as_ref(), |out| digest::json(&view, out));
+                let page = page.map_err(io::Error::other);
+                page_and_print(page, || {
+                    match self.format {
+                        OutputFormat::Json => digest::json(&view, &mut self.out)?,
+                        OutputFormat::Csv => {
+                            digest::csv(&view, &mut self.out)?;
+                            self.hidden = view.left_out();
+                        }
+                        OutputFormat::Table => {
+                            view.rows.truncate(wanted.limit.unwrap_or(crate::digest::ROWS));
+                            digest::text(&view, &mut Fitting::new(&mut self.out, self.width))?;
+                        }
                     }
-                    OutputFormat::Table => {
-                        view.rows.truncate(wanted.limit.unwrap_or(crate::digest::ROWS));
-                        digest::text(&view, &mut Fitting::new(&mut self.out, self.width))?;
-                    }
-                }
+                    Ok(())
+                })?;
             }
         } else if !self.each {
             let mut report = WindowReport::new(window, &self.selection).explained(&self.seen, &self.origin);

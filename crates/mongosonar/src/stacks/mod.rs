@@ -32,7 +32,7 @@ use crate::confinement::start_order;
 use crate::exit::OK;
 use crate::io::process::process_namespace_problem;
 use crate::outfile::OutFile;
-use crate::report_output::write_opened_page;
+use crate::report_output::{page_and_print, write_opened_page};
 use crate::stop::{self, StopBehavior};
 use crate::{confinement::privileges, page, screen};
 use sonar_sys::Host;
@@ -90,8 +90,7 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     collector.missing(args.snapshots(), why);
     let mut report = collector.finish(ResourceUsage::now()?.processor().as_secs_f64());
     report.about.end_ns = Some(now().unix_ns());
-    write_opened_page(html.as_ref(), |out| report.json(out))?;
-    show(args, &report)?;
+    page_and_print(write_opened_page(html.as_ref(), |out| report.json(out)), || show(args, &report))?;
     Ok(OK)
 }
 

@@ -8,6 +8,7 @@ mod server_operation;
 mod server_profile;
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -45,7 +46,7 @@ use crate::io::names::FileNames;
 use crate::io::process::warn_of_process_namespace;
 use crate::locking::lock;
 use crate::outfile::OutFile;
-use crate::report_output::{print, write_opened_page};
+use crate::report_output::{page_and_print, print, write_opened_page};
 use crate::stop::{Signals, StopBehavior};
 use crate::{disk, screen};
 
@@ -347,8 +348,10 @@ fn show_notices(trace: &SplitTrace) {
 
 /// Writes the report, and its page.
 fn write(report: &WhyReport, as_json: bool, html: Option<OutFile>) -> Result<u8> {
-    write_opened_page(html.as_ref(), |out| report.json(out))?;
-    print(as_json, |out| report.json(out), |out| report.text(&mut Fitting::new(out, screen::width())))?;
+    let text = |out: &mut dyn Write| report.text(&mut Fitting::new(out, screen::width()));
+    page_and_print(write_opened_page(html.as_ref(), |out| report.json(out)), || {
+        print(as_json, |out| report.json(out), text)
+    })?;
     Ok(OK)
 }
 

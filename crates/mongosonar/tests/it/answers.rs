@@ -4,6 +4,7 @@
 //! bench`, `disk stat`, `disk estimate`, `io live`, and the summary of `queries`. `why` and `profiler impact`, which take a
 //! server, are tested in `sonar-view`.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use crate::support::*;
@@ -41,14 +42,32 @@ fn first_line(shown: &str) -> &str {
     shown.lines().find(|line| !is_heading(line)).unwrap_or_default()
 }
 
+/// The arguments of a report.
+fn arguments(words: &str) -> Vec<OsString> {
+    let words = words.split(' ').map(|word| match word.strip_prefix('@') {
+        Some(name) => fixture(name).into_os_string(),
+        None => word.into(),
+    });
+    words.collect()
+}
+
+#[test]
+fn a_page_that_cannot_be_written_fails_the_command_and_loses_no_report() {
+    for (words, answer) in REPORTS.into_iter().filter(|(words, _)| !words.starts_with("ftdc compare")) {
+        let mut words = arguments(words);
+        words.extend(["--html", "/dev/full"].map(OsString::from));
+        let output = program(&words).output().unwrap();
+        let (shown, errors) = (text(&output.stdout), text(&output.stderr));
+        assert!(first_line(shown).contains(answer), "{words:?}: {shown} {errors}");
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {errors}");
+        assert!(errors.contains("cannot write /dev/full: No space left on device"), "{words:?}: {errors}");
+    }
+}
+
 #[test]
 fn the_first_line_of_each_report_is_its_answer() {
     for (words, answer) in REPORTS {
-        let words = words.split(' ').map(|word| match word.strip_prefix('@') {
-            Some(name) => fixture(name).into_os_string(),
-            None => word.into(),
-        });
-        let words: Vec<_> = words.collect();
+        let words = arguments(words);
         let output = program(&words).output().unwrap();
         let shown = text(&output.stdout);
         assert!(first_line(shown).contains(answer), "{words:?}: {shown} {}", text(&output.stderr));
