@@ -184,7 +184,7 @@ impl<'a> AskedDocument<'a> {
     /// The history of the server at this port, or of all.
     fn history(&self, port: Option<u16>, zone: &Zone) -> Result<HistoryView<'a>, PageProblem> {
         let history = HistoryView::new(self.reader, self.page.history.name(), self.now)?;
-        Ok(history.of_server(port)?.in_zone(zone))
+        Ok(history.of_server(port)?.in_zone(zone).with_scanned_parts(&self.page.scanned))
     }
 
     /// The span that is asked for, as far as it is not still to come.

@@ -25,6 +25,7 @@ mod newest;
 mod openapi;
 mod page;
 mod parameters;
+mod prepare;
 mod problem;
 mod reading;
 mod recent;

@@ -8,6 +8,7 @@ use axum::http::HeaderValue;
 use axum::http::header::InvalidHeaderValue;
 use sonar_core::{HistoryReader, Timestamp};
 use sonar_view::agent::AgentStatus;
+use sonar_view::past::what_changed::ScannedParts;
 use tokio::sync::Semaphore;
 
 use crate::access::PageAccess;
@@ -83,6 +84,8 @@ pub struct ServedPage {
     pub(crate) viewers: Arc<Semaphore>,
     newest: NewestWindow,
     pub(crate) recent: RecentAnswers,
+    /// What is known of parts of the history.
+    pub(crate) scanned: ScannedParts,
 }
 
 impl ServedPage {
@@ -105,6 +108,7 @@ impl ServedPage {
             viewers: Arc::new(Semaphore::new(limits.viewers)),
             newest: NewestWindow::default(),
             recent: RecentAnswers::default(),
+            scanned: ScannedParts::default(),
             limits,
         }
     }

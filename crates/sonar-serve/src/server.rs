@@ -18,6 +18,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::limits::PageRefusal;
 use crate::page::ServedPage;
+use crate::prepare::keep_prepared;
 use crate::router::router;
 
 /// How often it checks whether to stop.
@@ -57,6 +58,7 @@ pub fn serve(listener: TcpListener, page: &Arc<ServedPage>, stop: &AtomicBool) -
 async fn accept_all(listener: TcpListener, page: &Arc<ServedPage>, stop: &AtomicBool) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let connections = Arc::new(Semaphore::new(page.limits.connections));
+    tokio::spawn(keep_prepared(Arc::clone(page)));
     let service = TowerToHyperService::new(router(page));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())

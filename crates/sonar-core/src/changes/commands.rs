@@ -94,6 +94,18 @@ impl CommandEvents {
         }
     }
 
+    /// Adds the commands of other windows.
+    pub fn merge(&mut self, other: Self) {
+        self.windows += other.windows;
+        for (key, (windows, mut events)) in other.found {
+            events.truncate(MAX_EVENTS.saturating_sub(self.count));
+            self.count += events.len();
+            let found = self.found.entry(key).or_default();
+            found.0 += windows;
+            found.1.append(&mut events);
+        }
+    }
+
     /// Their events that `stored` does not have, without those of commands that programs run again and again.
     pub fn finish(self, stored: &[Event]) -> Vec<Event> {
         let Self { windows, found, .. } = self;

@@ -41,7 +41,7 @@ pub use events::can_explain;
 pub use find::find;
 pub use listed::with_all_events;
 pub use moments::{apart, each_once};
-pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, without_changes_of, without_repetitions};
+pub use scan::{BASELINE_WINDOWS, Scan, ScanMoment, costliest, without_changes_of, without_repetitions};
 pub use sides::{ChangeInput, ComparisonKind, MIN_WINDOWS, RECENT_WINDOWS};
 pub use silence::without_usual_silences;
 pub use stages::{RESTART_REACH_NS, with_whole_restarts};

@@ -91,15 +91,7 @@ impl<'a> Scan<'a> {
         if self.windows.len() > self.block + self.step {
             self.compare();
         }
-        self.moments = without_repetitions(self.moments);
-        let cost =
-            |moment: &ScanMoment| moment.changes.changes.iter().map(|one| one.cost_ns.abs()).sum::<f64>();
-        if self.moments.len() > MAX_MOMENTS {
-            self.moments.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
-            self.moments.truncate(MAX_MOMENTS);
-            self.moments.sort_by_key(|moment| moment.span.from);
-        }
-        self.moments
+        costliest(without_repetitions(self.moments))
     }
 
     fn compare(&mut self) {
@@ -129,6 +121,17 @@ impl<'a> Scan<'a> {
         self.windows.drain(..old);
         self.block -= old;
     }
+}
+
+/// The costliest moments, by time: as many as a scan has at most.
+pub fn costliest(mut moments: Vec<ScanMoment>) -> Vec<ScanMoment> {
+    let cost = |moment: &ScanMoment| moment.changes.changes.iter().map(|one| one.cost_ns.abs()).sum::<f64>();
+    if moments.len() > MAX_MOMENTS {
+        moments.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+        moments.truncate(MAX_MOMENTS);
+        moments.sort_by_key(|moment| moment.span.from);
+    }
+    moments
 }
 
 /// Leaves a change that neighbouring moments have only where it costs most, and joins moments of the same span.

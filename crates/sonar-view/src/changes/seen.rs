@@ -35,6 +35,18 @@ impl SeenSpan {
         }
     }
 
+    /// Adds what was seen of other windows.
+    pub fn merge(&mut self, other: &Self) {
+        self.windows += other.windows;
+        for (mine, theirs) in self.observed_ns.iter_mut().zip(&other.observed_ns) {
+            *mine = mine.saturating_add(*theirs);
+        }
+        self.coverage.add(&other.coverage);
+        for (server, ns) in &other.unread {
+            *self.unread.entry(*server).or_default() += ns;
+        }
+    }
+
     /// The number of windows.
     pub const fn windows(&self) -> usize {
         self.windows

@@ -10,6 +10,7 @@ use sonar_core::history::{
 use sonar_core::{Endpoint, Timestamp};
 
 use super::PastError;
+use super::what_changed::ScannedParts;
 use crate::changes::words;
 use crate::changes::{GapJson, gaps_summary};
 use crate::kit::{Zone, server_name};
@@ -31,6 +32,8 @@ pub struct HistoryView<'a> {
     server: Option<u16>,
     /// That of the times in messages.
     zone: Zone,
+    /// What is known of parts of it.
+    scanned: Option<&'a ScannedParts>,
 }
 
 impl<'a> HistoryView<'a> {
@@ -45,7 +48,7 @@ impl<'a> HistoryView<'a> {
                 "the history in {name} is empty: `mongosonar agent --status` says what the agent does"
             )));
         };
-        Ok(Self { reader, name, extent, now, server: None, zone: Zone::utc() })
+        Ok(Self { reader, name, extent, now, server: None, zone: Zone::utc(), scanned: None })
     }
 
     /// Where it is.
@@ -62,6 +65,21 @@ impl<'a> HistoryView<'a> {
     /// without it.
     pub fn in_zone(&self, zone: &Zone) -> Self {
         Self { zone: zone.clone(), ..*self }
+    }
+
+    /// The same, which uses what is known of parts of it, and adds to it.
+    #[must_use]
+    pub fn with_scanned_parts(self, scanned: &'a ScannedParts) -> Self {
+        Self { scanned: Some(scanned), ..self }
+    }
+
+    pub(super) const fn scanned_parts(&self) -> Option<&'a ScannedParts> {
+        self.scanned
+    }
+
+    /// The port of the server that it is about; all of them without it.
+    pub(super) const fn server(&self) -> Option<u16> {
+        self.server
     }
 
     /// The zone of times in messages.
@@ -282,7 +300,17 @@ impl<'a> HistoryView<'a> {
             window.span = Span { from: from.max(self.extent.from), to: to.min(self.extent.to) };
             visit(window);
         };
-        self.reader.observed(span, resolution(span), &mut visit).map_err(|source| self.unreadable(source))
+        self.observed_at(span, resolution(span), &mut visit)
+    }
+
+    /// How long each collector observed the windows of this resolution.
+    pub(super) fn observed_at(
+        &self,
+        span: Span,
+        resolution: Resolution,
+        visit: &mut dyn FnMut(ObservedSpan),
+    ) -> Result<(), PastError> {
+        self.reader.observed(span, resolution, visit).map_err(|source| self.unreadable(source))
     }
 
     /// The times of a span that this collector did not observe, by time.

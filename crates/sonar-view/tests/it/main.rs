@@ -16,6 +16,7 @@ mod rates;
 #[path = "../../examples/recorded/mod.rs"]
 mod recorded;
 mod recorded_capture;
+mod scanned_parts;
 #[path = "../../examples/synthetic/mod.rs"]
 mod synthetic;
 mod view_rates;

@@ -12,7 +12,7 @@ use crate::changes::SeenSpan;
 use crate::past::{HistoryView, PastError, resolution};
 
 /// An agent measures the size of each collection at least once in this time, in nanoseconds.
-const SIZES_EVERY_NS: u64 = 300 * 1_000_000_000;
+pub(super) const SIZES_EVERY_NS: u64 = 300 * 1_000_000_000;
 
 /// The time before `to` that shows what is usual, as far as it is stored.
 pub(super) fn baseline(history: &HistoryView<'_>, to: Timestamp, width_ns: u64) -> Span {

@@ -5,6 +5,7 @@ mod earlier;
 mod explained;
 mod measured;
 mod moment;
+mod parts;
 mod scan;
 
 use sonar_core::Timestamp;
@@ -12,6 +13,8 @@ use sonar_core::history::Span;
 
 use self::compared::compare;
 use self::explained::Explained;
+pub use self::parts::ScannedParts;
+pub use self::scan::prepare;
 use super::{ComparedTime, HistoryView, PastError, resolution};
 use crate::changes::{ChangesReport, ComparedSpans};
 use crate::kit::Zone;
