@@ -1,8 +1,11 @@
 //! Clocks of the kernel.
 
+use std::io;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::sys;
 
 /// `CLOCK_MONOTONIC`, which service managers compare times on.
 pub fn monotonic() -> Duration {
@@ -12,6 +15,15 @@ pub fn monotonic() -> Duration {
 /// `CLOCK_BOOTTIME`: since the machine started, the time in which it was suspended included.
 pub fn since_boot() -> Duration {
     read(ClockId::Boottime)
+}
+
+/// The processor time of all threads of a process since it started, ended ones included, to the nanosecond. `/proc` counts
+/// it in ticks of 10 ms.
+///
+/// # Errors
+/// There is no such process.
+pub fn processor_time_of(pid: u32) -> io::Result<Duration> {
+    sys::processor_time_of(pid)
 }
 
 /// This many clock ticks, in which `/proc` counts.
@@ -38,6 +50,17 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         let passed = monotonic() - before;
         assert!(passed >= Duration::from_millis(2), "{passed:?}");
+    }
+
+    #[test]
+    fn processor_time_is_known_between_ticks() {
+        let own = std::process::id();
+        let before = processor_time_of(own).unwrap();
+        // Asking takes time, too.
+        let after = processor_time_of(own).unwrap();
+        assert!(after > before, "{before:?} {after:?}");
+        assert!(processor_time_of(u32::MAX).is_err());
+        assert!(processor_time_of(1 << 22).is_err(), "no process has this id");
     }
 
     #[test]

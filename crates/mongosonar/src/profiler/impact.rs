@@ -8,6 +8,7 @@ use sonar_core::impact::{ImpactCounters, Variant};
 use sonar_mongo::load::{Measurement, Progress, ServerFacts};
 use sonar_mongo::{Server, ServerError};
 use sonar_sys::Host;
+use sonar_sys::clock::processor_time_of;
 use sonar_sys::host::devices::DeviceCounters;
 use sonar_view::kit::{Count, Fitting, Nanos, escape, plural};
 use sonar_view::profiler::impact::{self, ImpactReport, Site};
@@ -152,8 +153,8 @@ fn counters(facts: &ServerFacts) -> ImpactCounters {
     let (disk_busy_ns, disk_queue_ns) =
         here.and_then(|_| host.disk_counters().ok()).map(|disks| busiest(&disks)).unwrap_or_default();
     ImpactCounters {
-        server_cpu_ns: here.and_then(|pid| host.stat(pid)).map(|stat| ns(stat.cpu)),
-        client_cpu_ns: host.stat(std::process::id()).map(|stat| ns(stat.cpu)),
+        server_cpu_ns: here.and_then(|pid| processor_time_of(pid).ok()).map(ns),
+        client_cpu_ns: processor_time_of(std::process::id()).ok().map(ns),
         host_busy_ns: here.and_then(|_| host.processors().ok()).map(|found| ns(found.busy())),
         disk_busy_ns,
         disk_queue_ns,
