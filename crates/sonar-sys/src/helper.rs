@@ -45,31 +45,11 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Helper {
     /// Starts a helper, which runs `serve` on its end of a socket until that returns. Call it before starting any
-    /// thread. It inherits standard input, output and error, and no other descriptor.
+    /// thread. It inherits standard input, output and error, these descriptors, and no others.
     ///
     /// # Errors
     /// There are threads already, or no process can be created.
-    pub fn start(serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
-        Self::start_inheriting(|_| false, serve)
-    }
-
-    /// The same for a helper that works with what has been opened since `before`: it inherits that too.
-    ///
-    /// # Errors
-    /// As [`Helper::start`].
-    pub fn start_with_opened(before: OpenDescriptors, serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
-        Self::start_inheriting(|descriptor| !before.0.contains(&descriptor), serve)
-    }
-
-    /// The same for a helper that works with these descriptors: it inherits them and no others.
-    ///
-    /// # Errors
-    /// As [`Helper::start`].
-    pub fn start_with(kept: &[BorrowedFd<'_>], serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
-        Self::start_inheriting(|descriptor| kept.iter().any(|one| one.as_raw_fd() == descriptor), serve)
-    }
-
-    fn start_inheriting(is_kept: impl Fn(RawFd) -> bool, serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
+    pub fn start(kept: &InheritedDescriptors<'_>, serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
         if std::fs::read_dir("/proc/self/task")?.count() != 1 {
             return Err(io::Error::other("the program has several threads already"));
         }
@@ -86,7 +66,7 @@ impl Helper {
             None => {
                 drop(ours);
                 let _ = set_parent_process_death_signal(Some(Signal::KILL));
-                let is_closed = close_inherited(is_kept, theirs.as_raw_fd()).is_ok();
+                let is_closed = close_inherited(kept, theirs.as_raw_fd()).is_ok();
                 // The parent ends it by closing the socket; Ctrl-C reaches the whole process group.
                 if is_closed && std::os::unix::process::parent_id() == parent {
                     sys_process::ignore_signals();
@@ -119,8 +99,8 @@ impl Helper {
 
 /// In a new helper: closes sockets of earlier helpers, rings, maps of eBPF programs and what else is open, but not its own
 /// socket, and not what it works with.
-fn close_inherited(is_kept: impl Fn(RawFd) -> bool, socket: RawFd) -> io::Result<()> {
-    sys_process::close_all_but(|descriptor| descriptor == socket || is_kept(descriptor))
+fn close_inherited(kept: &InheritedDescriptors<'_>, socket: RawFd) -> io::Result<()> {
+    sys_process::close_all_but(|descriptor| descriptor == socket || kept.has(descriptor))
 }
 
 /// Limits the memory of this process that no file backs and that is its own: its heap, the stacks of its threads, its
@@ -151,6 +131,27 @@ pub fn name_process(name: &str) {
     if let Ok(name) = CString::new(name) {
         // A process without a name works too.
         let _ = rustix::thread::set_name(&name);
+    }
+}
+
+/// What a helper works with that is open when it starts.
+#[derive(Debug)]
+pub enum InheritedDescriptors<'a> {
+    /// Nothing.
+    Nothing,
+    /// These.
+    These(&'a [BorrowedFd<'a>]),
+    /// What has been opened since that moment.
+    OpenedSince(OpenDescriptors),
+}
+
+impl InheritedDescriptors<'_> {
+    fn has(&self, descriptor: RawFd) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::These(kept) => kept.iter().any(|one| one.as_raw_fd() == descriptor),
+            Self::OpenedSince(before) => !before.0.contains(&descriptor),
+        }
     }
 }
 
@@ -252,7 +253,7 @@ mod tests {
         assert!(waiting.join().unwrap().unwrap().is_some());
     }
 
-    /// Set in a process that closes what it has: `all`, or `but opened`.
+    /// Set in a process that closes what it has: `all`, `but these`, or `but opened`.
     const CLOSES: &str = "SONAR_SYS_CLOSES_INHERITED";
 
     /// A process that closes what a helper inherits, and tells what is open then. The test of the next lines starts it:
@@ -264,8 +265,13 @@ mod tests {
         let (earlier, socket) = UnixStream::pair().unwrap();
         let before = OpenDescriptors::now().unwrap();
         let opened = File::open("/dev/null").unwrap();
-        let is_kept = |descriptor| closes == "but opened" && !before.0.contains(&descriptor);
-        close_inherited(is_kept, socket.as_raw_fd()).unwrap();
+        let these = [opened.as_fd()];
+        let kept = match &*closes {
+            "but these" => InheritedDescriptors::These(&these),
+            "but opened" => InheritedDescriptors::OpenedSince(before),
+            _ => InheritedDescriptors::Nothing,
+        };
+        close_inherited(&kept, socket.as_raw_fd()).unwrap();
         let is_open = |descriptor: RawFd| std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok();
         let standard = [0, 1, 2].map(is_open);
         let others = [&earlier as &dyn AsRawFd, &socket, &opened].map(|one| is_open(one.as_raw_fd()));
@@ -275,7 +281,9 @@ mod tests {
 
     #[test]
     fn a_helper_inherits_neither_the_sockets_of_others_nor_what_is_open() {
-        for (closes, expected) in [("all", "[false, true, false]"), ("but opened", "[false, true, true]")] {
+        let kept = "[false, true, true]";
+        for (closes, expected) in [("all", "[false, true, false]"), ("but these", kept), ("but opened", kept)]
+        {
             let name = "helper::tests::a_process_that_closes_what_it_inherited";
             let done = std::process::Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", name, "--ignored", "--nocapture"])

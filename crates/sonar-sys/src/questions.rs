@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -140,13 +141,16 @@ impl QuestionSocket {
     ///
     /// # Errors
     /// [`ErrorKind::TimedOut`] if the answer does not come now: the next question may have one. Any other error means
-    /// that there are no more answers.
+    /// that there are no more answers, and ends the helper.
     pub fn ask(&mut self, question: &[u8]) -> io::Result<HelperAnswer> {
         let answer = self.try_ask(question);
         match answer {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::TimedOut.into()),
             Err(error) => {
-                self.socket = None;
+                // A helper that still runs ends: nobody asks it any more.
+                if let Some(socket) = self.socket.take() {
+                    let _ = socket.shutdown(Shutdown::Both);
+                }
                 self.close_incoming();
                 Err(error)
             }
@@ -368,6 +372,8 @@ mod tests {
     #[test]
     fn the_rest_of_an_answer_may_come_later() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
+        // Whoever started a helper has its socket, too.
+        let _starter = ours.try_clone().unwrap();
         let mut socket = QuestionSocket::new(ours).with_patience(Duration::from_millis(20));
         let mut answer =
             [&1u64.to_le_bytes()[..], &4u32.to_le_bytes(), &1u32.to_le_bytes(), b"late"].concat();
@@ -386,5 +392,10 @@ mod tests {
         theirs.write_all(&[9; ANSWER_HEAD]).unwrap();
         assert_eq!(socket.ask(b"c").unwrap_err().kind(), ErrorKind::InvalidData);
         assert_eq!(socket.ask(b"c").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        // The helper gets no more questions, and ends.
+        theirs.set_read_timeout(Some(Duration::from_secs(600))).unwrap();
+        let mut questions = Vec::new();
+        theirs.read_to_end(&mut questions).unwrap();
+        assert_eq!(questions.len(), 3 * (QUESTION_HEAD + 1));
     }
 }

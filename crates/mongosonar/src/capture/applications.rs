@@ -25,7 +25,7 @@ use sonar_view::kit::{Zone, plural};
 use super::notice::Notice;
 use crate::confinement::privileges;
 use crate::confinement::reading_apart::{MAX_READ_APART, read_each};
-use crate::confinement::start_gate::StartGate;
+use crate::confinement::start_gate::{EarlyThread, StartGate};
 use crate::confinement::thread_starter::ThreadStarter;
 use crate::servers;
 use crate::servers::log_location::{LocatedLog, is_log};
@@ -147,15 +147,9 @@ impl Lookup {
         let Self { logs, server, confined, starter } = self;
         if let Some(server) = server {
             let (shared, complaints) = (shared.clone(), complaints.clone());
-            let (done, waiting, held) = (done.clone(), gate.clone(), gate.hold());
-            let ask = move || {
+            let done = done.clone();
+            let ask = move |server: Target| {
                 let _done = done;
-                if confined {
-                    privileges::drop_privileges_but_network([&server]);
-                }
-                drop(held);
-                // What follows is outside input.
-                waiting.wait();
                 // It is an error that the other one has ended.
                 reading.recv().ok();
                 let clients = Server::connect(server, 1).and_then(|server| server.clients());
@@ -165,23 +159,17 @@ impl Lookup {
                 };
                 complaint.map(|what| complaints.send(Notice::Complaint(what)).ok());
             };
-            let network = ThreadStarter::network(confined).context("cannot start a thread")?;
-            network.spawn("applications".to_owned(), ask).context("cannot start a thread")?;
+            gate.start_client("applications", server, confined, ask).context("cannot start a thread")?;
         }
         if logs.logs.is_empty() {
             return Ok(is_done);
         }
-        let (waiting, held) = (gate.clone(), gate.hold());
         let read = move || {
             let (_done, _all_read) = (done, all_read);
-            if confined {
-                privileges::confine_follower();
-            }
-            drop(held);
-            waiting.wait();
             logs.read(&shared, &|what| drop(complaints.send(Notice::Complaint(what))));
         };
-        starter.spawn("client-logs".to_owned(), read).context("cannot start a thread")?;
+        let thread = EarlyThread { name: "client-logs", starter: &starter, confined };
+        gate.start(thread, privileges::confine_follower, read).context("cannot start a thread")?;
         Ok(is_done)
     }
 }

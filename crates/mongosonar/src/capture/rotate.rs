@@ -146,12 +146,11 @@ impl SeriesFiles {
             let what = "writing more than one file";
             let memory = privileges::HELPER_BYTES;
             let task = HelperTask { name: "sonar-rotate", what, memory, keep: ROTATING, duty: Duty::Writing };
-            privileges::helper(task, move |socket| {
+            HelperChannel::start(task, move |socket| {
                 // It stays root. A kernel without Landlock is named where the command gives up its own privileges.
                 let _ = limit_files(&[], &[&serving.folder]);
                 serve(&serving, socket)
             })
-            .and_then(HelperChannel::new)
         } else {
             None
         };

@@ -16,7 +16,8 @@ use sonar_sys::host::regular;
 use sonar_view::kit::{escape, plural};
 
 use crate::confinement::privileges;
-use crate::confinement::start_gate::StartGate;
+use crate::confinement::start_gate::{EarlyThread, StartGate};
+use crate::confinement::thread_starter::ThreadStarter;
 use crate::exit::usage;
 
 /// How much of the beginning is compared, in bytes: beyond a comment, a key log has random numbers.
@@ -184,16 +185,14 @@ impl KeyLogFile {
             identity: *identity,
         };
         let last_error = self.follow_error.clone();
-        let (held, gate) = (gate.hold(), gate.clone());
+        let path = path.clone();
+        let drop_privileges = move || {
+            let target = path.canonicalize().ok();
+            let paths = [Some(&path), target.as_ref()].into_iter().flatten();
+            let folders: Vec<&Path> = paths.filter_map(|path| folder_of(path)).collect();
+            privileges::drop_privileges_but_files(&folders);
+        };
         let work = move || {
-            if is_confined {
-                let target = follower.path.canonicalize().ok();
-                let paths = [Some(&follower.path), target.as_ref()].into_iter().flatten();
-                let folders: Vec<&Path> = paths.filter_map(|path| folder_of(path)).collect();
-                privileges::drop_privileges_but_files(&folders);
-            }
-            drop(held);
-            gate.wait();
             while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
                 let error = match follower.look() {
                     Ok(()) => None,
@@ -204,9 +203,8 @@ impl KeyLogFile {
                 *last_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
             }
         };
-        std::thread::Builder::new()
-            .name("key-log".to_owned())
-            .spawn(work)
+        let thread = EarlyThread { name: "key-log", starter: &ThreadStarter::Here, confined: is_confined };
+        gate.start(thread, drop_privileges, work)
             .context("cannot start the thread that follows the key log")?;
         Ok(Self { follower: Some(end), ..self })
     }

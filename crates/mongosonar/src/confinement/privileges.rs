@@ -7,13 +7,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use sonar_mongo::Target;
-use sonar_sys::helper::{Helper, limit_memory, name_process};
+use sonar_sys::helper::{Helper, InheritedDescriptors, limit_memory, name_process};
 use sonar_sys::host::regular;
 use sonar_sys::privileges::{self, Duty, FileAccess, InheritedFiles, capability, works_without};
 use sonar_sys::trust;
@@ -333,13 +332,29 @@ pub const PAGE_HELPER_BYTES: usize = 192 << 20;
 /// agent has none.
 pub const STACKS_HELPER_BYTES: usize = 1 << 30;
 
-/// Names a helper process, limits its memory, and confines it to these capabilities and the system calls of its duty. It is
+/// Starts a helper process of this name, which runs `serve` with its end of the socket. It still has all privileges, and
+/// drops them by [`confine_helper`] or what is stricter.
+///
+/// # Errors
+/// There are threads already, or no process can be created.
+pub fn start_helper(
+    name: &str,
+    kept: &InheritedDescriptors<'_>,
+    serve: impl FnOnce(UnixStream),
+) -> io::Result<Helper> {
+    start_order::take(StartStep::Helper);
+    Helper::start(kept, |socket| {
+        name_process(name);
+        serve(socket);
+    })
+}
+
+/// In a helper process: limits its memory, and confines it to these capabilities and the system calls of its duty. It is
 /// root no longer if its duty can do without.
 ///
 /// # Errors
 /// The kernel refuses. It is no error if the user cannot be changed: what that takes is missing in some containers.
-pub fn confine_helper(name: &str, memory: usize, keep: &[u32], duty: Duty) -> io::Result<()> {
-    name_process(name);
+pub fn confine_helper(memory: usize, keep: &[u32], duty: Duty) -> io::Result<()> {
     // Before anybody can be asked, and while it may.
     limit_memory(memory)?;
     if duty.leaves_root() {
@@ -351,26 +366,28 @@ pub fn confine_helper(name: &str, memory: usize, keep: &[u32], duty: Duty) -> io
     Ok(())
 }
 
-/// Starts a helper that answers on its end of the socket. If that fails, returns `None` and prints what does not work.
-pub fn helper(task: HelperTask, serve: impl FnOnce(UnixStream) -> io::Result<()>) -> Option<Helper> {
-    helper_with(task, &[], serve)
-}
+impl HelperTask {
+    /// Starts the helper, which is confined and then answers on its end of the socket. If that fails, returns `None` and
+    /// prints what does not work.
+    pub fn start(self, serve: impl FnOnce(UnixStream) -> io::Result<()>) -> Option<Helper> {
+        self.start_with(&InheritedDescriptors::Nothing, serve)
+    }
 
-/// The same for a helper that works with these descriptors.
-pub fn helper_with(
-    task: HelperTask,
-    kept: &[BorrowedFd<'_>],
-    serve: impl FnOnce(UnixStream) -> io::Result<()>,
-) -> Option<Helper> {
-    let HelperTask { name, what, memory, keep, duty } = task;
-    start_order::take(StartStep::Helper);
-    let started = Helper::start_with(kept, |socket| {
-        if confine_helper(name, memory, keep, duty).is_ok() {
-            // It ends when the other side does.
-            let _ = serve(socket);
-        }
-    });
-    started.inspect_err(|error| eprintln!("mongosonar: {what} is not possible: {error}")).ok()
+    /// The same for a helper that works with these descriptors.
+    pub fn start_with(
+        self,
+        kept: &InheritedDescriptors<'_>,
+        serve: impl FnOnce(UnixStream) -> io::Result<()>,
+    ) -> Option<Helper> {
+        let Self { name, what, memory, keep, duty } = self;
+        let started = start_helper(name, kept, |socket| {
+            if confine_helper(memory, keep, duty).is_ok() {
+                // It ends when the other side does.
+                let _ = serve(socket);
+            }
+        });
+        started.inspect_err(|error| eprintln!("mongosonar: {what} is not possible: {error}")).ok()
+    }
 }
 
 #[cfg(test)]

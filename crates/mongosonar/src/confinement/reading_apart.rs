@@ -12,13 +12,12 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use sonar_sys::helper::{Helper, limit_memory, name_process};
+use sonar_sys::helper::{InheritedDescriptors, limit_memory};
 use sonar_sys::privileges::Duty;
 use sonar_sys::questions::{FileCloser, HelperAnswer};
 
 use super::helper_channel::{self, HelperChannel, answer_with};
 use super::privileges;
-use super::start_order::{self, StartStep};
 
 /// How long all processes together may take. A helper must answer within ten seconds.
 pub const APART_PATIENCE: Duration = Duration::from_secs(8);
@@ -51,10 +50,8 @@ pub fn read_each<T: Serialize + for<'de> Deserialize<'de> + Send + 'static>(
     if processes.is_empty() {
         return Vec::new();
     }
-    start_order::take(StartStep::Helper);
     let until = Instant::now() + APART_PATIENCE;
-    let helper = Helper::start(|socket| {
-        name_process("sonar-apart");
+    let helper = privileges::start_helper("sonar-apart", &InheritedDescriptors::Nothing, |socket| {
         if limit_memory(HELPER_BYTES).is_ok() {
             privileges::drop_privileges_but_inspecting(&[], Duty::Reading);
             // It ends when the other side does.
@@ -62,7 +59,7 @@ pub fn read_each<T: Serialize + for<'de> Deserialize<'de> + Send + 'static>(
         }
     });
     let helper = helper.inspect_err(|error| eprintln!("mongosonar: {what} is not possible: {error}"));
-    let Some(channel) = helper.ok().and_then(HelperChannel::new) else { return Vec::new() };
+    let Ok(channel) = helper.and_then(HelperChannel::to) else { return Vec::new() };
     let mut answered = Vec::new();
     let mut left_out = LeftOut { others: others.len(), ..LeftOut::default() };
     for (at, process) in processes.iter().copied().enumerate() {
@@ -163,7 +160,7 @@ mod tests {
             ((process == 6).then_some(process), vec![File::open("/dev/null").unwrap()])
         };
         std::thread::spawn(move || answer_each(theirs, &processes, until, read));
-        let channel = HelperChannel::over(ours);
+        let channel = HelperChannel::patient(ours);
         for at in [2, 1] {
             let (said, files) = loop {
                 match channel.ask::<ProcessAnswer<Option<u32>>>(&at).unwrap() {

@@ -3,8 +3,13 @@
 //! Threads share their memory: whoever takes one over can make the others do its work, with the privileges that they still
 //! have.
 
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use sonar_mongo::Target;
+
+use super::privileges;
+use super::thread_starter::ThreadStarter;
 use crate::locking::lock;
 
 /// Where such threads wait, until it is opened and no thread keeps it closed.
@@ -26,7 +31,58 @@ struct PrivilegedThreads {
     others: usize,
 }
 
+/// A thread that starts before the others have dropped their privileges, because it needs some of them.
+pub struct EarlyThread<'a> {
+    /// Its name in lists of threads, of 15 bytes at most.
+    pub name: &'static str,
+    /// What starts it.
+    pub starter: &'a ThreadStarter,
+    /// Whether it drops the privileges that it does not need.
+    pub confined: bool,
+}
+
 impl StartGate {
+    /// Starts a thread. At once it drops its privileges by `drop_privileges`, if it is confined, and keeps the gate closed
+    /// until then. Once the gate is open it does its work: what that reads comes from outside.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(
+        &self,
+        thread: EarlyThread<'_>,
+        drop_privileges: impl FnOnce() + Send + 'static,
+        work: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let EarlyThread { name, starter, confined } = thread;
+        let (held, gate) = (self.hold(), self.clone());
+        let run = move || {
+            if confined {
+                drop_privileges();
+            }
+            drop(held);
+            gate.wait();
+            work();
+        };
+        starter.spawn(name.to_owned(), run).map(drop)
+    }
+
+    /// The same for a thread that asks this server, and keeps what that takes.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start_client(
+        &self,
+        name: &'static str,
+        server: Target,
+        confined: bool,
+        ask: impl FnOnce(Target) + Send + 'static,
+    ) -> io::Result<()> {
+        let thread = EarlyThread { name, starter: &ThreadStarter::network(confined)?, confined };
+        let target = server.clone();
+        let drop_privileges = move || privileges::drop_privileges_but_network([&target]);
+        self.start(thread, drop_privileges, move || ask(server))
+    }
+
     /// One that is open: all threads of the caller have dropped their privileges.
     pub fn opened() -> Self {
         let gate = Self::default();
@@ -35,7 +91,7 @@ impl StartGate {
     }
 
     /// Keeps it closed until the result is dropped: for a thread, from before its start until it has dropped its privileges.
-    pub fn hold(&self) -> GateHold {
+    fn hold(&self) -> GateHold {
         self.change(|threads| threads.others += 1);
         GateHold(self.clone())
     }
@@ -61,7 +117,7 @@ impl StartGate {
 
 /// Keeps a [`StartGate`] closed.
 #[derive(Debug)]
-pub struct GateHold(StartGate);
+struct GateHold(StartGate);
 
 impl Drop for GateHold {
     fn drop(&mut self) {
@@ -102,6 +158,24 @@ mod tests {
             thread.join().unwrap();
             has_passed.recv().unwrap();
         }
+    }
+
+    #[test]
+    fn a_thread_drops_its_privileges_at_once_and_works_when_all_threads_have() {
+        let gate = StartGate::default();
+        let other = gate.hold();
+        let (say, said) = channel();
+        for confined in [true, false] {
+            let (drops, works) = (say.clone(), say.clone());
+            let thread = EarlyThread { name: "early", starter: &ThreadStarter::Here, confined };
+            let drop_privileges = move || drops.send("drops").unwrap();
+            gate.start(thread, drop_privileges, move || works.send("works").unwrap()).unwrap();
+        }
+        assert_eq!(said.recv(), Ok("drops"));
+        assert_eq!(said.recv_timeout(MOMENT), Err(RecvTimeoutError::Timeout));
+        drop(other);
+        gate.open();
+        assert_eq!([said.recv(), said.recv()], [Ok("works"); 2]);
     }
 
     #[test]

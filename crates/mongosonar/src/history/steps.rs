@@ -10,7 +10,8 @@ use sonar_view::queries::PastWindow;
 
 use super::{StoreArgs, StoredHistory};
 use crate::confinement::privileges;
-use crate::confinement::start_gate::StartGate;
+use crate::confinement::start_gate::{EarlyThread, StartGate};
+use crate::confinement::thread_starter::ThreadStarter;
 
 /// The answer to a step: a window, or why there is none.
 pub type SteppedWindow = std::result::Result<PastWindow, String>;
@@ -31,12 +32,8 @@ impl HistorySteps {
         let (ask, asked) = channel();
         let (answer, answers) = channel();
         let args = args.clone();
-        let held = gate.hold();
+        let folder = args.folder().to_owned();
         let work = move || {
-            if is_confined {
-                privileges::drop_privileges_but_files(&[args.folder()]);
-            }
-            drop(held);
             for step in asked {
                 // The agent writes on: a history that is opened again shows what came meanwhile.
                 let window = window_of(step, &args, server);
@@ -45,9 +42,8 @@ impl HistorySteps {
                 }
             }
         };
-        std::thread::Builder::new()
-            .name("history".to_owned())
-            .spawn(work)
+        let thread = EarlyThread { name: "history", starter: &ThreadStarter::Here, confined: is_confined };
+        gate.start(thread, move || privileges::drop_privileges_but_files(&[folder.as_path()]), work)
             .context("cannot start the thread that reads the history")?;
         Ok(Self { ask, answers })
     }

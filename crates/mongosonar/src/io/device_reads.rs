@@ -13,7 +13,7 @@ use sonar_sys::privileges::Duty;
 
 use crate::confinement::helper_capabilities::INSPECTING;
 use crate::confinement::helper_channel::{HelperChannel, answer, serve};
-use crate::confinement::privileges::{self, HELPER_BYTES, HelperTask};
+use crate::confinement::privileges::{HELPER_BYTES, HelperTask};
 use crate::servers;
 
 /// What the helper is asked. It answers with the bytes that all threads of the process have read so far, if it is known and
@@ -39,7 +39,7 @@ impl ReadsHelper {
             keep: INSPECTING,
             duty: Duty::Observing,
         };
-        privileges::helper(task, answer_all).and_then(HelperChannel::new).map(Self)
+        HelperChannel::start(task, answer_all).map(Self)
     }
 
     /// For the server at this address (`host:port`), if it is a mongod of this host that may be looked at.
@@ -129,6 +129,6 @@ mod tests {
         // The port of a listener that is no mongod.
         let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = other.local_addr().unwrap().to_string();
-        assert!(ReadsHelper(HelperChannel::over(ours)).of(&address).is_none());
+        assert!(ReadsHelper(HelperChannel::patient(ours)).of(&address).is_none());
     }
 }

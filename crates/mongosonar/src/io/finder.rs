@@ -45,10 +45,10 @@ impl PathFinder {
         let what = "finding the folders of files";
         let memory = privileges::PATHS_HELPER_BYTES;
         let task = HelperTask { name: "sonar-paths", what, memory, keep: INSPECTING, duty: Duty::Reading };
-        let helper = privileges::helper(task, |socket| {
+        let helper = HelperChannel::start(task, |socket| {
             paths.take().map_or(Ok(()), |mut paths| serve(&mut paths, socket))
         });
-        match helper.and_then(HelperChannel::new) {
+        match helper {
             Some(helper) => Self::There { helper: Box::new(helper), unplaced: 0, pseudo },
             None => Self::Here(Box::new(paths.unwrap_or_else(|| Paths::new(None, &[])))),
         }
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn the_other_side_finds_what_is_found_here() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let ours = HelperChannel::over(ours);
+        let ours = HelperChannel::patient(ours);
         let worker = std::thread::spawn(move || serve(&mut Paths::new(None, &[]), theirs));
         let path = std::env::current_exe().unwrap();
         let file = std::fs::File::open(&path).unwrap();

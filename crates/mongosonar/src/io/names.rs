@@ -9,9 +9,7 @@ use sonar_mongo::files::StoredFile;
 use sonar_mongo::{Server, ServerError, Target};
 
 use crate::args::connection::ServerArgs;
-use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
-use crate::confinement::thread_starter::ThreadStarter;
 use crate::stop::{self, Unanswered};
 
 /// The content of the server's files.
@@ -45,20 +43,14 @@ impl FileNamesQuestion {
     pub fn to(target: Option<Target>, confined: bool, gate: &StartGate) -> Result<Self> {
         let Some(target) = target else { return Ok(Self { asker: None }) };
         let ((go, is_asked), (say, answer)) = (channel(), channel());
-        let held = gate.hold();
-        let ask = move || {
-            if confined {
-                privileges::drop_privileges_but_network([&target]);
-            }
-            drop(held);
+        let ask = move |target: Target| {
             // Without the question, the program ends.
             if is_asked.recv().is_ok() {
                 // Nobody may wait for it any more.
                 say.send(Server::connect(target, 1).and_then(|server| server.files())).ok();
             }
         };
-        let network = ThreadStarter::network(confined).context("cannot start a thread")?;
-        network.spawn("names".to_owned(), ask).context("cannot start a thread")?;
+        gate.start_client("names", target, confined, ask).context("cannot start a thread")?;
         Ok(Self { asker: Some((go, answer)) })
     }
 

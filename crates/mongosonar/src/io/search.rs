@@ -52,7 +52,7 @@ impl ServerSearch {
     /// started.
     pub fn move_to_helper(&mut self, folder: Option<&Folder>) {
         let local = &self.local;
-        let helper = privileges::helper(
+        self.remote = HelperChannel::start(
             HelperTask {
                 name: "sonar-folders",
                 what: "looking into the folders of a mongod that starts later",
@@ -62,7 +62,6 @@ impl ServerSearch {
             },
             |socket| serve(local, folder, socket),
         );
-        self.remote = helper.and_then(HelperChannel::new);
     }
 
     /// Every running mongod; where there are more than can be traced, those that get a place first.
@@ -254,7 +253,7 @@ mod tests {
             fs::write(proc.0.join(format!("{id}/cmdline")), line).unwrap();
         }
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let ours = HelperChannel::over(ours);
+        let ours = HelperChannel::patient(ours);
         let host = proc.host();
         let worker = std::thread::spawn(move || {
             let folder = Folder::new(&db, &[]).unwrap();

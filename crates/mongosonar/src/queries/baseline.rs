@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, bail};
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Baseline, DigestSettings};
-use sonar_sys::helper::{Helper, name_process};
+use sonar_sys::helper::InheritedDescriptors;
 use sonar_view::digest::saved::{self, SavedDigest};
 use sonar_view::digest::{self, DigestView, ViewOptions};
 use sonar_view::kit::Zone;
@@ -19,7 +19,7 @@ use sonar_view::queries::{ClassSet, Selection};
 use super::QueriesArgs;
 use crate::args::when::{Against, WrittenEnds, now, parse_against};
 use crate::confinement::file_reading::FileReading;
-use crate::confinement::start_order::{self, StartStep};
+use crate::confinement::privileges::start_helper;
 use crate::digest::{WantedDigest, load as load_digest};
 use crate::exit::{self, usage};
 use crate::history::{StoredHistory, between};
@@ -90,9 +90,7 @@ const MAX_ANSWER: u64 = 1 << 30;
 /// The rows of a file, read by a process that does nothing else and drops its privileges first, as this one still needs
 /// its own. It hands them back as a saved report.
 fn read_apart(path: &Path, classes: ClassSet, confined: bool) -> Result<BaselineInput> {
-    start_order::take(StartStep::Helper);
-    let helper = Helper::start(|socket| {
-        name_process("sonar-baseline");
+    let helper = start_helper("sonar-baseline", &InheritedDescriptors::Nothing, |socket| {
         let begun = if confined { FileReading::of(&[path]).begin() } else { Ok(()) };
         let read = begun.and_then(|()| read(path, classes, &Arc::default()));
         // It ends with the other side.

@@ -281,11 +281,11 @@ fn helper() -> Option<SearchHelper> {
     let what = "following the servers of this host";
     let memory = privileges::HELPER_BYTES;
     let task = HelperTask { name: "sonar-servers", what, memory, keep: INSPECTING, duty: Duty::Reading };
-    let process = privileges::helper(task, |socket| {
+    let channel = HelperChannel::start(task, |socket| {
         let mut known = KnownProcesses::default();
         serve(socket, || known.look(&Host::live(), now()))
     })?;
-    Some(SearchHelper { channel: HelperChannel::new(process)?, missed: false })
+    Some(SearchHelper { channel, missed: false })
 }
 
 impl ServerNews {

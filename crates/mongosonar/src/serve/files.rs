@@ -16,7 +16,7 @@ use sonar_sys::helper::outlive_parent;
 use sonar_sys::privileges::{Duty, limit_to_removing};
 use sonar_sys::trust;
 
-use crate::confinement::privileges::{self, HELPER_BYTES, HelperTask};
+use crate::confinement::privileges::{HELPER_BYTES, HelperTask};
 use crate::stop::Signals;
 
 /// How often to look whether the replay has ended.
@@ -48,7 +48,7 @@ impl ReplayedFiles {
         let (what, memory) = ("removing the replayed files at the end", HELPER_BYTES);
         let task = HelperTask { name: "sonar-remover", what, memory, keep: &[], duty: Duty::Writing };
         let removed = folder.clone();
-        let Some(remover) = privileges::helper(task, move |socket| remove_at_end(&socket, &removed)) else {
+        let Some(remover) = task.start(move |socket| remove_at_end(&socket, &removed)) else {
             bail!("the files are not replayed, as nothing would remove what is made of them");
         };
         // The helper removes it now. Nothing waits for that, or ends it early.

@@ -189,21 +189,20 @@ impl ServerSamples {
         let what = "reading the diagnostic.data of servers";
         let memory = privileges::HELPER_BYTES;
         let task = HelperTask { name: "sonar-samples", what, memory, keep: INSPECTING, duty: Duty::Reading };
-        let helper = privileges::helper(task, serve)?;
-        Some(Self(Arc::new(SamplePlace::There(HelperChannel::new(helper)?))))
+        Some(Self(Arc::new(SamplePlace::There(HelperChannel::start(task, serve)?))))
     }
 
     /// Those that whatever is on the other side of this socket finds.
     #[cfg(test)]
     pub fn over(socket: UnixStream) -> Self {
-        Self(Arc::new(SamplePlace::There(HelperChannel::over(socket))))
+        Self(Arc::new(SamplePlace::There(HelperChannel::patient(socket))))
     }
 
     /// The servers of this host, by port.
     ///
     /// # Errors
-    /// Processes cannot be listed, or the helper does not answer now. [`io::ErrorKind::BrokenPipe`] if it has ended, which
-    /// stays so.
+    /// Processes cannot be listed, or the helper does not answer now. [`HELPER_ENDED`](helper_channel::HELPER_ENDED) if it
+    /// has ended, which stays so.
     pub fn servers(&self) -> io::Result<Vec<SampledServer>> {
         match &*self.0 {
             SamplePlace::Here(search) => lock(search).servers(),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use sonar_decode::stacks::Mapping;
 use sonar_sys::Host;
-use sonar_sys::helper::{Helper, PATIENCE};
+use sonar_sys::helper::{InheritedDescriptors, PATIENCE};
 use sonar_sys::host::process::RunningProgram;
 use sonar_sys::privileges::{Duty, works_without};
 use sonar_sys::questions::{FileCloser, HelperAnswer, answer_all};
@@ -25,13 +25,11 @@ use sonar_sys::split::SplitTracer;
 use sonar_sys::stacks::StackSampler;
 
 use super::following::{self, FollowedServers};
-use super::helper_socket::HelperSocket;
 use super::mapped;
 use crate::capture::args::Range as PortRange;
 use crate::confinement::helper_capabilities::{FOLLOWING_STARTS, FOLLOWING_STARTS_BY_MAPS, SAMPLING};
-use crate::confinement::helper_channel::array;
+use crate::confinement::helper_channel::{HelperChannel, array};
 use crate::confinement::privileges::{self, HelperTask};
-use crate::confinement::start_order::{self, StartStep};
 use crate::locking::lock;
 use crate::servers;
 
@@ -65,7 +63,7 @@ const LATE: Duration = PATIENCE;
 
 /// Where stacks and files of a process come from.
 pub struct StackSource {
-    socket: HelperSocket,
+    channel: HelperChannel,
     /// Which threads a snapshot has.
     snapshots: Snapshots,
 }
@@ -83,7 +81,7 @@ enum Snapshots {
 
 /// The helper for servers that start later, which also decides which servers are traced.
 pub struct LaterSources {
-    socket: HelperSocket,
+    channel: HelperChannel,
 }
 
 impl LaterSources {
@@ -97,8 +95,8 @@ impl LaterSources {
         let memory = privileges::FUNCTIONS_HELPER_BYTES;
         let task = HelperTask { name: "sonar-functions", what, memory, keep, duty: Duty::Reading };
         let serve = |socket| serve_later(tracer, ports, socket);
-        let helper = privileges::helper_with(task, &tracer.controls(), serve)?;
-        Some(Self { socket: HelperSocket::to(helper, MAX_MAPS).ok()? })
+        let helper = task.start_with(&InheritedDescriptors::These(&tracer.controls()), serve)?;
+        Some(Self { channel: HelperChannel::to(helper).ok()?.with_max_answer(MAX_MAPS) })
     }
 
     /// The source for a mongod or mongos. It has no snapshots.
@@ -107,12 +105,13 @@ impl LaterSources {
     /// It has ended, or is another program; or the helper has ended or stands still.
     pub fn source(&mut self, process: u32) -> Result<StackSource> {
         let question = [&[SERVER], &process.to_ne_bytes()[..]].concat();
-        let mut answer = self.socket.ask(&question)?;
+        let mut answer = self.channel.ask_bytes(&question)?;
         let refused = || anyhow!("{}", String::from_utf8_lossy(&answer.bytes));
         let socket = answer.files.pop().ok_or_else(refused)?;
         let socket = UnixStream::from(OwnedFd::from(socket));
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(StackSource { socket: HelperSocket::new(socket, MAX_MAPS), snapshots: Snapshots::None })
+        let channel = HelperChannel::over(socket).with_max_answer(MAX_MAPS);
+        Ok(StackSource { channel, snapshots: Snapshots::None })
     }
 
     /// Traces, of these processes, those that are traced already and those that are a mongod or mongos, and no others.
@@ -120,7 +119,7 @@ impl LaterSources {
     /// # Errors
     /// The helper has ended or stands still.
     pub fn follow(&mut self, processes: &[u32]) -> Result<FollowedServers> {
-        let answer = self.socket.ask(&following::question(FOLLOW, processes))?;
+        let answer = self.channel.ask_bytes(&following::question(FOLLOW, processes))?;
         ensure!(answer.files.is_empty(), "the helper process answers wrongly");
         FollowedServers::from_bytes(&answer.bytes)
             .ok_or_else(|| anyhow!("the helper process answers wrongly"))
@@ -134,13 +133,13 @@ impl StackSource {
     /// # Errors
     /// What the helper needs is missing.
     pub fn start(process: RunningProgram) -> Result<Self> {
-        start_order::take(StartStep::Helper);
-        let helper = Helper::start(|socket| {
+        let helper = privileges::start_helper("sonar-stacks", &InheritedDescriptors::Nothing, |socket| {
             // It ends when the other side does.
             let _ = serve(process, socket);
         })
         .context("cannot start a helper process")?;
-        let mut source = Self { socket: HelperSocket::to(helper, MAX_ANSWER)?, snapshots: Snapshots::None };
+        let channel = HelperChannel::to(helper)?.with_max_answer(MAX_ANSWER);
+        let mut source = Self { channel, snapshots: Snapshots::None };
         let ready = source.ask(&[READY])?;
         source.snapshots = if ready == [1] { Snapshots::All } else { Snapshots::Waiting };
         Ok(source)
@@ -148,7 +147,7 @@ impl StackSource {
 
     /// Asks for bytes.
     fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>> {
-        let mut bytes = self.socket.ask(question)?.bytes;
+        let mut bytes = self.channel.ask_bytes(question)?.bytes;
         match bytes.pop() {
             Some(DONE) => Ok(bytes),
             _ => bail!("{}", String::from_utf8_lossy(&bytes)),
@@ -187,7 +186,7 @@ impl StackSource {
     /// # Errors
     /// The helper has ended, or does not answer now.
     pub fn mapped_file(&mut self, mapping: &Mapping) -> Result<Option<File>> {
-        Ok(self.socket.ask(&about(MAPPED_FILE, mapping))?.files.pop())
+        Ok(self.channel.ask_bytes(&about(MAPPED_FILE, mapping))?.files.pop())
     }
 
     /// Opens the file with the symbols of a mapped program, by its build id or by the name in the program; `None` if
@@ -203,17 +202,17 @@ impl StackSource {
             question.push(length);
             question.extend_from_slice(&text[..usize::from(length)]);
         }
-        Ok(self.socket.ask(&question)?.files.pop())
+        Ok(self.channel.ask_bytes(&question)?.files.pop())
     }
 
     /// Whether the helper has ended, so that nothing more can be read.
     pub fn has_ended(&self) -> bool {
-        self.socket.is_closed()
+        self.channel.is_closed()
     }
 
     /// Whether the helper stands still, so that nothing can be read now.
     pub fn is_late(&self) -> bool {
-        self.socket.is_late()
+        self.channel.is_late()
     }
 }
 
@@ -351,7 +350,7 @@ fn serve(process: RunningProgram, socket: UnixStream) -> io::Result<()> {
     let sampler = StackSampler::start(process).map_err(exit_message).and_then(|sampler| {
         // Not Landlock: it forbids inspecting processes that are not confined in the same way.
         let memory = privileges::STACKS_HELPER_BYTES;
-        let confined = privileges::confine_helper("sonar-stacks", memory, SAMPLING, Duty::Reading);
+        let confined = privileges::confine_helper(memory, SAMPLING, Duty::Reading);
         confined.map_err(|error| format!("privileges cannot be dropped: {error}")).map(|()| sampler)
     });
     match sampler {
@@ -409,7 +408,11 @@ impl StackSource {
     pub fn in_thread(process: u32) -> Self {
         let process = RunningProgram::now(process).unwrap();
         let socket = UnixStream::from(OwnedFd::from(answer_later(process, ThreadPlace::default()).unwrap()));
-        Self { socket: HelperSocket::new(socket, MAX_ANSWER), snapshots: Snapshots::None }
+        Self::over(HelperChannel::patient(socket), Snapshots::None)
+    }
+
+    fn over(channel: HelperChannel, snapshots: Snapshots) -> Self {
+        Self { channel: channel.with_max_answer(MAX_ANSWER), snapshots }
     }
 
     /// The same; the thread answers nothing until the other end of `may_answer` is dropped.
@@ -421,7 +424,7 @@ impl StackSource {
             let _ = may_answer.recv();
             answer_all(theirs, |question| answer(process, None, question))
         });
-        Self { socket: HelperSocket::patient(ours, MAX_ANSWER), snapshots: Snapshots::None }
+        Self::over(HelperChannel::patient(ours), Snapshots::None)
     }
 
     /// The same; the thread waits before it opens a file, as often as it is told to, and it is not waited for.
@@ -436,7 +439,7 @@ impl StackSource {
                 answer(process, None, question)
             })
         });
-        Self { socket: HelperSocket::impatient(ours, MAX_ANSWER), snapshots: Snapshots::None }
+        Self::over(HelperChannel::impatient(ours, Duration::from_millis(20)), Snapshots::None)
     }
 }
 
@@ -574,8 +577,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut given = answers.clone().into_iter();
         std::thread::spawn(move || answer_all(theirs, |_| Ok(of_bytes(given.next().unwrap()))));
-        let mut source =
-            StackSource { socket: HelperSocket::new(ours, MAX_ANSWER), snapshots: Snapshots::All };
+        let mut source = StackSource::over(HelperChannel::patient(ours), Snapshots::All);
         for answer in answers {
             assert_eq!(source.ask(&[MAPS]).map_err(|error| error.to_string()), answer);
         }
@@ -585,8 +587,7 @@ mod tests {
     fn a_source_ends_with_an_answer_that_is_too_long() {
         use std::io::Write;
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut source =
-            StackSource { socket: HelperSocket::new(ours, MAX_ANSWER), snapshots: Snapshots::All };
+        let mut source = StackSource::over(HelperChannel::patient(ours), Snapshots::All);
         theirs.write_all(&[&1u64.to_le_bytes()[..], &[0xff; 4], &[0; 4]].concat()).unwrap();
         assert!(source.snapshot().unwrap_err().to_string().contains("length 4294967295"));
         assert!(source.has_ended());
@@ -595,6 +596,6 @@ mod tests {
             source.maps().unwrap_err(),
             source.mapped_file(&own_code().0).unwrap_err(),
         ];
-        assert!(errors.iter().all(|error| error.to_string() == "the helper process has ended"), "{errors:?}");
+        assert!(errors.iter().all(|error| error.to_string() == "a helper process has ended"), "{errors:?}");
     }
 }

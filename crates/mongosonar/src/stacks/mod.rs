@@ -6,7 +6,6 @@ mod collect;
 mod compare;
 pub mod following;
 pub mod helper;
-pub mod helper_socket;
 mod mapped;
 pub mod shared;
 pub mod symbols;

@@ -19,9 +19,7 @@ use sonar_sys::Host;
 use sonar_view::why::{ProfiledDatabaseJson, ServerProfileJson};
 
 use super::server_operation::DescribedOperations;
-use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
-use crate::confinement::thread_starter::ThreadStarter;
 use crate::stop::{self, Unanswered};
 
 /// The most databases whose profiler is asked for.
@@ -67,19 +65,13 @@ impl ProfileReader {
         let (wanted, to_read) = channel();
         let (answer, read) = channel();
         let numbers = own_numbers(processes);
-        let held = gate.hold();
-        let run = move || {
-            if confined {
-                privileges::drop_privileges_but_network([&target]);
-            }
-            drop(held);
+        let ask = move |target: Target| {
             // Without a question, the program ends.
             let Ok(span) = to_read.recv() else { return };
             // Nobody may wait for it any more.
             answer.send(read_profile(target, &numbers, &span)).ok();
         };
-        let network = ThreadStarter::network(confined).context("cannot start a thread")?;
-        network.spawn("profile".to_owned(), run).context("cannot start a thread")?;
+        gate.start_client("profile", target, confined, ask).context("cannot start a thread")?;
         Ok(Self { wanted, read })
     }
 

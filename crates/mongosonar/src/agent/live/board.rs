@@ -12,6 +12,7 @@ use sonar_view::agent::{CollectorState, CollectorStatus};
 
 use crate::agent::memory::HeldMemory;
 use crate::agent::servers::local;
+use crate::confinement::helper_channel::HELPER_ENDED;
 use crate::locking::lock;
 
 /// What helps where something can be opened only before privileges are dropped.
@@ -52,7 +53,7 @@ impl CollectorProblem {
 pub fn unreadable(path: &str, error: &io::Error) -> CollectorProblem {
     let what = || format!("{path} cannot be read: {error}");
     match error.kind() {
-        io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut => unanswered(error),
+        HELPER_ENDED | io::ErrorKind::TimedOut => unanswered(error),
         io::ErrorKind::PermissionDenied => CollectorProblem::permanent(what(), Some(grant_line())),
         _ => CollectorProblem::temporary(what()),
     }

@@ -378,8 +378,8 @@ impl Inspector {
         let what = "following servers, their logs and their diagnostic.data";
         let memory = privileges::HELPER_BYTES;
         let task = HelperTask { name: "sonar-logs", what, memory, keep: INSPECTING, duty: Duty::Reading };
-        let helper = confined.then(|| privileges::helper(task, |socket| inspection().serve(socket)));
-        Self::at(match helper.flatten().and_then(HelperChannel::new) {
+        let channel = confined.then(|| HelperChannel::start(task, |socket| inspection().serve(socket)));
+        Self::at(match channel.flatten() {
             Some(channel) => InspectionPlace::There(channel),
             None => InspectionPlace::Here(Mutex::new(Box::new(inspection()))),
         })

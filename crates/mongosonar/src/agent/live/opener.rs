@@ -165,15 +165,10 @@ pub enum RingOpener {
 impl RingOpener {
     /// Starts the helper if this process gives up its privileges (`confined`). Call it before any thread is started.
     pub fn start(confined: bool) -> Self {
-        let helper = confined.then(|| {
-            let what = "capturing again after a failure";
-            let memory = privileges::HELPER_BYTES;
-            privileges::helper(
-                HelperTask { name: "sonar-rings", what, memory, keep: CAPTURING, duty: Duty::Capturing },
-                serve,
-            )
-        });
-        match helper.flatten().and_then(HelperChannel::new) {
+        let what = "capturing again after a failure";
+        let memory = privileges::HELPER_BYTES;
+        let task = HelperTask { name: "sonar-rings", what, memory, keep: CAPTURING, duty: Duty::Capturing };
+        match confined.then(|| HelperChannel::start(task, serve)).flatten() {
             Some(channel) => Self::There(channel),
             None => Self::Here,
         }

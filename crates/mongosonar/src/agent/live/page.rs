@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use sonar_serve::{AllowedHosts, PageLimits, PageRefusal, RefusalCounts};
 use sonar_store::SqliteHistory;
-use sonar_sys::helper::Helper;
+use sonar_sys::helper::{Helper, InheritedDescriptors};
 use sonar_sys::privileges::{Duty, limit_files};
 use sonar_sys::trust;
 use sonar_view::agent::ServedPageStatus;
@@ -19,7 +19,7 @@ use sonar_view::agent::ServedPageStatus;
 use super::plan::LivePlan;
 use crate::agent::settings::PageTable;
 use crate::confinement::helper_capabilities::READING;
-use crate::confinement::privileges::{self, HelperTask, PAGE_HELPER_BYTES};
+use crate::confinement::privileges::{HelperTask, PAGE_HELPER_BYTES};
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit;
 use crate::serve::stored_page::StoredPage;
@@ -139,7 +139,7 @@ impl PageHelper {
                 io::Error::other(error)
             })
         };
-        let helper = privileges::helper_with(task, &[listener.as_fd()], serve);
+        let helper = task.start_with(&InheritedDescriptors::These(&[listener.as_fd()]), serve);
         let helper = helper.ok_or_else(|| anyhow!("its process cannot be started"))?;
         let socket = helper.socket().context("cannot serve")?;
         Ok(Self { address, socket, refused: RefusedRequests::default(), problem: None, _helper: helper })

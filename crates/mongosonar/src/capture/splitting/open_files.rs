@@ -3,25 +3,22 @@
 //! It takes privileges to see the files of another user's process, so a helper process reads them once this process
 //! has dropped its own.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use anyhow::Result;
 use sonar_core::words::plural;
 use sonar_sys::Host;
 use sonar_sys::ebpf::FileKey;
-use sonar_sys::helper::Helper;
 use sonar_sys::host::regular::CachedStat;
 use sonar_sys::privileges::Duty;
 use sonar_sys::questions::{HelperAnswer, answer_all};
 
-use crate::confinement::helper_channel::array;
+use crate::confinement::helper_channel::{HelperChannel, array};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::io::finder::INSPECTING;
-use crate::stacks::helper_socket::HelperSocket;
 
 /// The most processes of a question.
 const MAX_PROCESSES: usize = 64;
@@ -69,7 +66,7 @@ pub type FileId = (u32, u64);
 /// Reads the open files of processes.
 pub struct OpenFiles {
     /// `None` if this process reads them itself.
-    helper: Option<RefCell<HelperSocket>>,
+    helper: Option<HelperChannel>,
     /// The last answer could not be used, which was said.
     is_told: Cell<bool>,
     /// The most processes with files for which there was no room, which was said.
@@ -89,8 +86,7 @@ impl OpenFiles {
     /// Prepares a helper where privileges are to be dropped. Call it before any thread is started.
     pub fn new(confined: bool, room: OpenFilesRoom) -> Self {
         let helper = if confined { helper(room) } else { None };
-        let helper = helper.and_then(|helper| HelperSocket::to(helper, room.answer_bytes).ok());
-        Self { helper: helper.map(RefCell::new), is_told: Cell::new(false), cut_told: Cell::new(0), room }
+        Self { helper, is_told: Cell::new(false), cut_told: Cell::new(0), room }
     }
 
     /// Files that these processes have open now, with their paths. None while the helper stands still.
@@ -100,12 +96,12 @@ impl OpenFiles {
             self.tell_cut(cut);
             return files.into_iter().map(|(id, path)| (id, lossy(&path))).collect();
         };
-        let found = ask(&mut helper.borrow_mut(), processes, self.room);
+        let found = ask(helper, processes, self.room);
         let is_told = self.is_told.replace(found.is_err());
         let FoundFiles { files, cut } = found.unwrap_or_else(|error| {
             // It is said once: the agent asks again and again.
             if !is_told {
-                eprintln!("mongosonar: the names of files cannot be found: {error:#}");
+                eprintln!("mongosonar: the names of files cannot be found: {error}");
             }
             FoundFiles::default()
         });
@@ -124,24 +120,25 @@ impl OpenFiles {
 }
 
 fn ask(
-    helper: &mut HelperSocket,
+    helper: &HelperChannel,
     processes: &[u32],
     room: OpenFilesRoom,
-) -> Result<FoundFiles<HashMap<FileId, String>>> {
-    let answer = helper.ask(&question(processes))?;
-    Ok(files(&mut answer.bytes.as_slice(), room)?)
+) -> io::Result<FoundFiles<HashMap<FileId, String>>> {
+    let answer = helper.ask_bytes(&question(processes))?;
+    files(&mut answer.bytes.as_slice(), room)
 }
 
-fn helper(room: OpenFilesRoom) -> Option<Helper> {
+fn helper(room: OpenFilesRoom) -> Option<HelperChannel> {
     let what = "finding the names of files";
     let memory = room.helper_bytes;
     let task = HelperTask { name: "sonar-files", what, memory, keep: INSPECTING, duty: Duty::Reading };
-    privileges::helper(task, |socket| {
+    let channel = HelperChannel::start(task, |socket| {
         answer_all(socket, |question| {
             let bytes = answer(&find(&asked(question), room));
             Ok(HelperAnswer { bytes, ..HelperAnswer::default() })
         })
-    })
+    });
+    Some(channel?.with_max_answer(room.answer_bytes))
 }
 
 fn question(processes: &[u32]) -> Vec<u8> {
@@ -327,7 +324,7 @@ mod tests {
     #[test]
     fn names_are_found_again_after_a_helper_has_stood_still() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let helper = RefCell::new(HelperSocket::new(ours, ROOM.answer_bytes));
+        let helper = HelperChannel::patient(ours).with_max_answer(ROOM.answer_bytes);
         let open =
             OpenFiles { helper: Some(helper), is_told: Cell::new(false), cut_told: Cell::new(0), room: ROOM };
         let found = |inode| answer(&FoundFiles { files: vec![((1, inode), b"/a".to_vec())], cut: 1 });

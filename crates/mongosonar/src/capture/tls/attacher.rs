@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_sys::Host;
-use sonar_sys::helper::{Helper, OpenDescriptors};
+use sonar_sys::helper::{Helper, InheritedDescriptors, OpenDescriptors};
 use sonar_sys::privileges::{Duty, capability};
 use sonar_sys::tls::{MAX_PROCESSES, PlaintextSource, TlsRoom, TlsTracer};
 
@@ -21,8 +21,7 @@ use crate::capture::args::Range;
 use crate::capture::ports::CapturedPorts;
 use crate::confinement::helper_capabilities::READING_TLS;
 use crate::confinement::helper_channel::array;
-use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper};
-use crate::confinement::start_order::{self, StartStep};
+use crate::confinement::privileges::{TLS_HELPER_BYTES, confine_helper, start_helper};
 use crate::servers;
 
 /// How often to look for processes.
@@ -94,8 +93,7 @@ pub fn start(
     source: PlaintextSource,
     task: AttacherTask,
 ) -> Result<Helper> {
-    start_order::take(StartStep::Helper);
-    Ok(Helper::start_with_opened(before, |socket| {
+    Ok(start_helper("sonar-tls", &InheritedDescriptors::OpenedSince(before), |socket| {
         // It ends when the other side does.
         let _ = serve(tracer, source, task, socket);
     })?)
@@ -160,7 +158,7 @@ fn serve(
         if tracer.may_need_sys_admin() {
             kept.push(capability::SYS_ADMIN);
         }
-        confine_helper("sonar-tls", TLS_HELPER_BYTES, &kept, Duty::Attaching)?;
+        confine_helper(TLS_HELPER_BYTES, &kept, Duty::Attaching)?;
     }
     let host = Host::live();
     let mut listened = CapturedPorts::of(&task.ports, servers::proven_ports(&host));

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use sonar_decode::tls::{CallSites, ProbeSites, SitesError};
-use sonar_sys::helper::Helper;
+use sonar_sys::helper::{Helper, InheritedDescriptors};
 use sonar_sys::privileges::Duty;
 use sonar_sys::questions::FileCloser;
 use sonar_sys::tls::{TlsCall, TlsSites, executed_files, file_name};
 
-use crate::confinement::privileges::{HelperTask, TLS_HELPER_BYTES, helper_with};
+use crate::confinement::privileges::{HelperTask, TLS_HELPER_BYTES};
 use crate::confinement::reading_apart::{APART_PATIENCE, read_each};
 use crate::input::follow::ForeignFile;
 
@@ -173,7 +173,7 @@ fn sites_helper(file: &File) -> Option<Helper> {
         keep: &[],
         duty: Duty::Showing,
     };
-    helper_with(task, &[file.as_fd()], |socket| {
+    task.start_with(&InheritedDescriptors::These(&[file.as_fd()]), |socket| {
         Ok(serde_json::to_writer(socket, &said(ProbeSites::find(file)))?)
     })
 }

@@ -117,11 +117,11 @@ pub fn look_apart() -> Option<Vec<WithholdingProcess>> {
     let what = "asking processes for their memory";
     let memory = privileges::HELPER_BYTES;
     let task = HelperTask { name: "sonar-apart", what, memory, keep: INSPECTING, duty: Duty::Reading };
-    let helper = privileges::helper(task, |socket| {
+    let channel = HelperChannel::start(task, |socket| {
         let mut memory = WithheldMemory::of(Host::live());
         helper_channel::serve(socket, |()| answer(memory.look()))
-    });
-    let (withholding, _) = helper.and_then(HelperChannel::new)?.ask(&()).ok()?;
+    })?;
+    let (withholding, _) = channel.ask(&()).ok()?;
     Some(withholding)
 }
 

@@ -15,6 +15,7 @@ use crate::args::when::now;
 use crate::capture::args::Range;
 use crate::capture::notice::Notice;
 use crate::capture::ports::CapturedPorts;
+use crate::confinement::helper_channel::HELPER_ENDED;
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::ftdc::follow::{DiagnosticFolder, FtdcFollower, LearnsSchemas, forget_schemas};
 use crate::input::follow::FileThreads;
@@ -71,7 +72,7 @@ impl ServerStatesTask {
                 searched = Some(Instant::now());
                 match self.search(&mut followed, &threads) {
                     Ok(has_ended) => has_changed = has_ended,
-                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return self.end(&error),
+                    Err(error) if error.kind() == HELPER_ENDED => return self.end(&error),
                     // Nothing is known that was not known before.
                     Err(_) => {}
                 }

@@ -159,7 +159,7 @@ impl ConfinedHelper {
             let mut inspection = Inspection::new(None, settings.server);
             let _ = inspection.serve(theirs);
         });
-        Some(Self(Inspector::at(InspectionPlace::There(HelperChannel::over(ours)))))
+        Some(Self(Inspector::at(InspectionPlace::There(HelperChannel::patient(ours)))))
     }
 
     fn server(&mut self, of: &Listening) -> Option<FoundServer> {
@@ -483,7 +483,7 @@ fn standing_still(config: &Path) -> (Inspector, Arc<Mutex<Inspection>>, Sender<(
             lock(&helper).answer(request)
         })
     });
-    (Inspector::at(InspectionPlace::There(HelperChannel::over(ours))), inspection, go)
+    (Inspector::at(InspectionPlace::There(HelperChannel::patient(ours))), inspection, go)
 }
 
 #[test]
