@@ -160,3 +160,27 @@ def test_dragging_on_a_chart_and_keys_choose_the_time(served, browser):
         tab.wait_for_url(lambda url: "to=" + chosen["from"][0] in urllib.parse.unquote(url))
         moved = urllib.parse.parse_qs(urllib.parse.urlparse(tab.url).query)
         assert moved["to"] == chosen["from"], "earlier by its own length"
+
+
+@pytest.mark.parametrize("width", [420, 1400])
+def test_start_and_end_are_entered_by_keyboard_and_what_is_wrong_is_said(served, browser, width):
+    with session(browser, served, viewport={"width": width, "height": 1000}) as tab:
+        show(tab, served, "events")
+        tab.keyboard.press("c")
+        dialog = tab.get_by_role("dialog", name="Start and end")
+        start, end, alert = dialog.get_by_label("from"), dialog.get_by_label("to"), dialog.get_by_role("alert")
+        assert [start.input_value(), end.input_value()] == ["2026-11-21T21:23:00", "2026-11-21T21:27:30"]
+        assert has_no_scroll(tab)
+        for first, last, words in [
+            ("2026-11-21T21:25:00", "2026-11-21T21:24:00", "The end is not later than the start."),
+            ("2020-01-01T00:00:00", "2020-01-02T00:00:00", "the history begins at 2026-11-21"),
+            ("", "2026-11-21T21:25:00", "Enter the day and the time of the start."),
+        ]:
+            start.fill(first)
+            end.fill(last)
+            end.press("Enter")
+            playwright.expect(alert).to_contain_text(words)
+        start.fill("2026-11-21T21:24:00")
+        start.press("Enter")
+        tab.wait_for_url(lambda url: "from=2026-11-21T21:24:00Z&to=2026-11-21T21:25:00Z" in urllib.parse.unquote(url))
+        playwright.expect(dialog).to_be_hidden()

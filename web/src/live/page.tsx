@@ -17,28 +17,20 @@ import {
   type Comparison,
   GROUPINGS,
   moved,
-  RANGES,
   read,
   span,
   VIEWS,
   written,
 } from "./address";
 import { follow, load, openSession, Refused, status, type ViewDocument } from "./api";
+import { Choice, type Controls } from "./choice";
 import { HealthView } from "./health";
 import { LinkToShape, QueriesView } from "./queries";
+import { Ranges } from "./ranges";
 
 const HOUR_MS = 3_600_000;
 /** The columns of a chart. */
 const COLUMNS = 240;
-
-/** A moment as an input of the browser has it: in its zone, or in UTC. */
-function inputText(ms: number, zone: string): string {
-  const offset = zone === "UTC" ? 0 : new Date(ms).getTimezoneOffset() * 60_000;
-  return new Date(ms - offset).toISOString().slice(0, 19);
-}
-
-/** The moment that an input of the browser has; not a number if it has none. */
-const momentOf = (text: string, zone: string): number => Date.parse(zone === "UTC" ? `${text}Z` : text);
 
 /** A document. The next one at the same address changes its page; at another one it gets a page of its own. */
 interface Shown {
@@ -117,6 +109,9 @@ export function LivePage() {
       if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === "[") go(moved(address, -1, Date.now()));
       else if (event.key === "]") go(moved(address, 1, Date.now()));
+      else if (event.key === "c") document.querySelector<HTMLElement>(".calendar")?.click();
+      else return;
+      event.preventDefault();
     };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
@@ -126,7 +121,7 @@ export function LivePage() {
     <>
       <nav class="live" aria-label="Views and time">
         <Views address={address} go={go} />
-        <Ranges address={address} go={go} />
+        <Ranges address={address} go={go} stored={stored} />
         <div>
           <label>
             <input type="checkbox" checked={isLive} disabled={!endsNow} onChange={() => setLive(!isLive)} /> live
@@ -250,36 +245,6 @@ const Search = ({ address, go, kinds }: Controls & { kinds: readonly string[] })
   </nav>
 );
 
-interface Controls {
-  address: Address;
-  go: (next: Address) => void;
-}
-
-/** A link that changes what is shown, and that can be opened elsewhere or copied. */
-const Choice = ({
-  to,
-  go,
-  isChosen,
-  children,
-}: {
-  to: Address;
-  go: Controls["go"];
-  isChosen: boolean;
-  children: string;
-}) => (
-  <a
-    href={written(to)}
-    aria-current={isChosen ? "page" : undefined}
-    onClick={(event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      go(to);
-    }}
-  >
-    {children}
-  </a>
-);
-
 const Views = ({ address, go }: Controls) => (
   <div>
     {(Object.keys(VIEWS) as (keyof typeof VIEWS)[]).map((view) => (
@@ -294,58 +259,6 @@ const Views = ({ address, go }: Controls) => (
     ))}
   </div>
 );
-
-function Ranges({ address, go }: Controls): VNode {
-  const now = Date.now();
-  const { zone } = address;
-  const [first, last] = (span(address, now) ?? [now - HOUR_MS, now]).map((ms) => inputText(ms, zone)) as [
-    string,
-    string,
-  ];
-  const choose = (from: string, to: string) => {
-    const [begin, end] = [momentOf(from, zone), momentOf(to, zone)];
-    if (begin < end) go(between(address, begin, end));
-  };
-  return (
-    <div>
-      {RANGES.map((range) => (
-        <Choice
-          key={range}
-          to={{ ...address, from: `-${range}`, to: "" }}
-          go={go}
-          isChosen={address.to === "" && address.from === `-${range}`}
-        >
-          {range}
-        </Choice>
-      ))}
-      <button type="button" title="earlier ([)" onClick={() => go(moved(address, -1, Date.now()))}>
-        ◀
-      </button>
-      <input
-        type="datetime-local"
-        step="1"
-        aria-label="from"
-        value={first}
-        onChange={(event) => choose(event.currentTarget.value, last)}
-      />
-      <input
-        type="datetime-local"
-        step="1"
-        aria-label="to"
-        value={last}
-        onChange={(event) => choose(first, event.currentTarget.value)}
-      />
-      <button
-        type="button"
-        title="later (])"
-        disabled={address.to === ""}
-        onClick={() => go(moved(address, 1, Date.now()))}
-      >
-        ▶
-      </button>
-    </div>
-  );
-}
 
 /** Why there is nothing to see, and what helps. */
 function Trouble({ problem, stored, address, go }: Controls & { problem: Refused; stored: PageStatus | undefined }) {
