@@ -184,3 +184,23 @@ def test_start_and_end_are_entered_by_keyboard_and_what_is_wrong_is_said(served,
         start.press("Enter")
         tab.wait_for_url(lambda url: "from=2026-11-21T21:24:00Z&to=2026-11-21T21:25:00Z" in urllib.parse.unquote(url))
         playwright.expect(dialog).to_be_hidden()
+
+
+def test_all_charts_have_one_cross_hair_which_keys_move(served, browser):
+    with session(browser, served) as tab:
+        show(tab, served, "timeline")
+        readings = tab.locator(".chart .reading")
+        assert readings.count() > 2
+        tab.locator(".plot").first.focus()
+        for _ in range(3):
+            tab.keyboard.press("ArrowRight")
+        times = {text[:19] for text in readings.all_inner_texts()}
+        assert len(times) == 1 and times.pop().startswith("2026-11-21 21:23:"), readings.all_inner_texts()
+        # Only the chart that has the focus speaks, and only when the keys rest.
+        spoken = tab.locator(".chart [role=status]")
+        playwright.expect(spoken.first).to_contain_text("2026-11-21 21:23:")
+        assert [text for text in spoken.all_inner_texts()[1:] if text] == []
+        plot = tab.locator(".u-over").nth(1).bounding_box()
+        tab.mouse.move(plot["x"] + 0.5 * plot["width"], plot["y"] + 20)
+        playwright.expect(readings.first).to_contain_text("2026-11-21 21:25:")
+        assert len({text[:19] for text in readings.all_inner_texts()}) == 1

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { stack } from "../src/parts/chart";
+import { spoken, stack } from "../src/parts/chart";
 import { placeNames } from "../src/parts/marks";
 import { lonePoints } from "../src/parts/plot";
 import { clampRange, zoomed } from "../src/parts/zoom";
@@ -32,6 +32,21 @@ describe("names of marks", () => {
     const marks = [0, 10, 60, 95, 300].map((left) => ({ left, width: 40 }));
     expect(placeNames(marks, [5, 100], 8)).toEqual([null, 10, 60, null, null]);
     expect(placeNames([{ left: 90, width: 40 }], [5, 100], 8)).toEqual([60]);
+  });
+});
+
+describe("a place of the cross-hair", () => {
+  it("is spoken with the values of a few series, by their units", () => {
+    const series = ["reads", "writes", "a", "b", "c", "d"].map((name, at) => ({
+      name,
+      colour: "",
+      values: [at, null],
+    }));
+    const axis = { name: "", show: (value: number) => `${value}/s` };
+    expect(spoken("12:00:00", series.slice(0, 2), 0, axis)).toBe("12:00:00: reads 0/s, writes 1/s");
+    expect(spoken("12:00:10", series, 1, axis)).toBe("12:00:10: reads -, writes -, a -, b - and 2 more");
+    // A picture has a place, and no series.
+    expect(spoken("12:00:00", series, null, axis)).toBe("12:00:00");
   });
 });
 

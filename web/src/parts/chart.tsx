@@ -1,11 +1,11 @@
 // A chart: uPlot with our axes, zoom, pan, cross-hair, legend and keyboard. What is shown of the x axis belongs to the
 // caller, so that several charts move together.
 
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 
 import { letters, useMotion } from "./motion";
-import { options, type Reading } from "./plot";
+import { moveCursor, options, type Reading } from "./plot";
 import type { Ticks } from "./ticks";
 import { clampRange, zoomed } from "./zoom";
 
@@ -19,6 +19,8 @@ export interface Axis {
   show: (value: number, more?: number) => string;
   /** A base makes it logarithmic. */
   log?: number;
+  /** All charts of the page with such an axis have one cross-hair. */
+  shared?: boolean;
   /** Ticks from `min` to `max`, at most about `most`. By default by scale, with `show`. */
   ticks?: (min: number, max: number, most: number) => Ticks;
 }
@@ -122,6 +124,9 @@ export function Chart(props: ChartProps) {
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
   const [cursor, setCursor] = useState<Reading>({ at: null, x: null, words: null });
   const { theme, width } = useMotion(holder);
+  const [said, say] = useState("");
+  const pause = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  useEffect(() => () => clearTimeout(pause.current), []);
 
   const visible = props.series.filter((series) => !hidden.has(series.name));
   // The highest is drawn first and the others over it.
@@ -182,8 +187,8 @@ export function Chart(props: ChartProps) {
     const pan = (part: number) => move(([from, to]) => [from + span * part, to + span * part]);
     const zoom = (factor: number) => move((range) => zoomed(range, cursor.x ?? middle(), factor));
     const actions: Record<string, () => void> = {
-      ArrowLeft: () => (event.shiftKey ? step(-1) : pan(-0.2)),
-      ArrowRight: () => (event.shiftKey ? step(1) : pan(0.2)),
+      ArrowLeft: () => (event.shiftKey ? pan(-0.2) : step(-1)),
+      ArrowRight: () => (event.shiftKey ? pan(0.2) : step(1)),
       "+": () => zoom(0.5),
       "=": () => zoom(0.5),
       "-": () => zoom(2),
@@ -203,7 +208,11 @@ export function Chart(props: ChartProps) {
     if (!made) return;
     const at = Math.min(Math.max((cursor.at ?? (by > 0 ? -1 : props.xs.length)) + by, 0), props.xs.length - 1);
     const x = props.xs[at];
-    if (x !== undefined) made.setCursor({ left: made.valToPos(x, "x"), top: made.over.clientHeight / 2 });
+    if (x === undefined) return;
+    moveCursor(made, made.valToPos(x, "x"));
+    // Who holds the key hears the value at which it is released.
+    clearTimeout(pause.current);
+    pause.current = setTimeout(() => say(heard.current()), QUIET_MS);
   };
   const toggle = (name: string, alone: boolean) => {
     const others = props.series.filter((series) => series.name !== name).map((series) => series.name);
@@ -214,7 +223,11 @@ export function Chart(props: ChartProps) {
     });
   };
   const at = cursor.at;
-  const zoomTitle = "Drag to zoom, Shift and drag to pan, double click for all; arrows, + and - and 0 on the keyboard";
+  const reading = cursor.x === null ? "" : [props.x.show(cursor.x), cursor.words].filter(Boolean).join(" · ");
+  const heard = useRef<() => string>(() => "");
+  heard.current = () => spoken(reading, visible, at, props.y);
+  const zoomTitle =
+    "Drag to zoom, Shift and drag to pan, double click for all; arrows read values, with Shift they pan, + and - and 0 zoom";
   return (
     <figure class="chart">
       <figcaption>
@@ -232,9 +245,10 @@ export function Chart(props: ChartProps) {
         </span>
       </figcaption>
       <p class="reading" aria-live="off">
-        {cursor.x === null
-          ? `${props.y.name} over ${props.x.name}`
-          : [props.x.show(cursor.x), cursor.words].filter(Boolean).join(" · ")}
+        {reading || `${props.y.name} over ${props.x.name}`}
+      </p>
+      <p class="heard" role="status">
+        {said}
       </p>
       <div
         class="plot"
@@ -267,6 +281,19 @@ export function Chart(props: ChartProps) {
       {props.note && <p class="dim">{props.note}</p>}
     </figure>
   );
+}
+
+/** How long the cross-hair stays where it is until its values are spoken, in milliseconds. */
+const QUIET_MS = 600;
+/** Of how many series the values are spoken: nobody listens to more. */
+const MAX_SPOKEN = 4;
+
+/** What is said of a place to those who do not see it. */
+export function spoken(reading: string, series: readonly Series[], at: number | null, axis: Axis): string {
+  if (at === null) return reading;
+  const values = series.slice(0, MAX_SPOKEN).map((one) => `${one.name} ${valueAt(one, at, axis)}`);
+  const more = series.length - values.length;
+  return `${reading}: ${values.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 const heightOf = (height = 260): number => Math.round((height * letters()) / 12.5);

@@ -16,6 +16,21 @@ export interface Reading {
   words: string | null;
 }
 
+/** Charts over the same time have one cross-hair: at the same value of the x axis, without a height. */
+const SHARED: uPlot.Cursor.Sync = {
+  key: "x",
+  scales: ["x", "y"],
+  match: [() => true, () => false],
+  filters: { pub: (type) => type === "mousemove", sub: () => true },
+};
+
+/** Moves the cross-hair of a chart, and of those that share it, to a place in pixels. */
+export function moveCursor(plot: uPlot, left: number) {
+  // The type lacks the last argument, which publishes it.
+  const move = plot.setCursor as (place: { left: number; top: number }, fire: boolean, publish: boolean) => void;
+  move({ left, top: plot.over.clientHeight / 2 }, true, true);
+}
+
 /** The options of uPlot for a chart; `read` is called with what is under the cross-hair. */
 export function options(
   latest: { current: ChartProps },
@@ -87,6 +102,7 @@ export function options(
     cursor: {
       drag: { x: true, y: false, setScale: false, dist: 5 },
       points: { show: !props().stacked && drawn.every((series) => series.kind !== "bars"), size: 8 },
+      ...(props().x.shared ? { sync: SHARED } : {}),
       bind: {
         dblclick: () => () => {
           props().onRange(null);
@@ -126,7 +142,8 @@ export function options(
         (self) => {
           const { left, top, idx } = self.cursor;
           if (left == null || top == null || left < 0) return read({ at: null, x: null, words: null });
-          const words = props().layer?.read(self, left, top) ?? null;
+          // The cross-hair of another chart has no height here.
+          const words = top < 0 ? null : (props().layer?.read(self, left, top) ?? null);
           const steps = props().stacked && drawn.every((series) => series.kind !== "bars");
           const value = self.posToVal(left, "x");
           // A step goes from its beginning to the next one.

@@ -40,7 +40,7 @@ export const Facts = ({ facts, kind }: { facts: readonly Fact[]; kind: "facts" |
 
 const KEYS: [keys: string, what: string][] = [
   ["Tab", "to the next chart, heading or row"],
-  ["← →", "in a chart: pan; with Shift: move the cross-hair"],
+  ["← →", "in a chart: move the cross-hair of all charts; with Shift: pan"],
   ["+ − 0", "in a chart: zoom in, zoom out, show all"],
   ["drag", "in a chart: zoom; with Shift: pan; double click: show all"],
   ["Ctrl wheel", "in a chart: zoom"],
