@@ -204,3 +204,24 @@ def test_all_charts_have_one_cross_hair_which_keys_move(served, browser):
         tab.mouse.move(plot["x"] + 0.5 * plot["width"], plot["y"] + 20)
         playwright.expect(readings.first).to_contain_text("2026-11-21 21:25:")
         assert len({text[:19] for text in readings.all_inner_texts()}) == 1
+
+
+def test_an_earlier_time_is_drawn_behind_the_charts_and_is_in_the_link(served, browser):
+    half = {"from": "2026-11-21T21:25:10Z", "to": TO}
+    with session(browser, served) as tab:
+        for view in ("incident", "queries", "timeline", "series"):
+            show(tab, served, view, **half)
+            legend = tab.locator(".legend").get_by_text("the time before")
+            assert legend.count() == 0, view
+            tab.get_by_label("Compared with").get_by_role("link", name="the time before").click()
+            tab.wait_for_url("**against=before**")
+            playwright.expect(legend.first).to_be_visible()
+        show(tab, served, "timeline", against="before", **half)
+        tab.locator(".plot").first.focus()
+        for _ in range(4):
+            tab.keyboard.press("ArrowRight")
+        # The change of a value in per cent, and what it was.
+        said = tab.locator(".legend small").filter(has_text=re.compile("% on |as before|was "))
+        playwright.expect(said.first).to_be_visible()
+        show(tab, served, "timeline", against="last-week", **half)
+        assert "the week before" in tab.get_by_label("Compared with").inner_text(), "nothing is stored of it"

@@ -19,7 +19,12 @@ export const GROUPINGS = ["shape", "namespace", "app", "client"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
 /** What a range is compared with, and how that is called. */
-export const COMPARISONS = { "": "the time before", yesterday: "yesterday", "last-week": "last week" } as const;
+export const COMPARISONS = {
+  "": "nothing",
+  before: "the time before",
+  yesterday: "yesterday",
+  "last-week": "last week",
+} as const;
 export type Comparison = keyof typeof COMPARISONS;
 
 /** Ranges that end now. */
@@ -35,7 +40,7 @@ export interface Address {
   zone: string;
   /** What rows of queries are about. */
   by: Grouping;
-  /** What the range is compared with; empty for the time before it. */
+  /** What the range is compared with; empty for nothing, and in what changed for the time before it. */
   against: Comparison;
   /** The id of the query shape that is shown; empty for none. */
   shape: string;

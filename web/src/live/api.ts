@@ -89,7 +89,7 @@ export async function load(address: Address, signal: AbortSignal): Promise<ViewD
   if (view === "status") return status();
   const parameters = new URLSearchParams({ from, zone: zone || Intl.DateTimeFormat().resolvedOptions().timeZone });
   if (to !== "") parameters.set("to", to);
-  if (view === "what-changed" && against !== "") parameters.set("against", against);
+  if (view === "what-changed" && against !== "" && against !== "before") parameters.set("against", against);
   if (view === "shape") parameters.set("id", shape);
   if (filter !== "" && (view === "series" || view === "events")) parameters.set("filter", filter);
   if (kind !== "" && view === "series") parameters.set("subject", kind);

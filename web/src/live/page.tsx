@@ -5,11 +5,12 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Page } from "../page";
 import { kindInWords } from "../pages/events";
+import { ComparedWith, type EarlierReport } from "../parts/earlier";
 import { visible } from "../parts/format";
 import { isTyping } from "../parts/keys";
 import { ChooseRange } from "../parts/lanes";
 import { Clock, seconds } from "../parts/time";
-import type { PageStatus, QueriesDocument, ZoneObject } from "../report";
+import type { PageStatus, QueriesDocument, Report, TimelineReport, ZoneObject } from "../report";
 import {
   type Address,
   between,
@@ -24,6 +25,7 @@ import {
 } from "./address";
 import { follow, load, openSession, Refused, status, type ViewDocument } from "./api";
 import { Choice, type Controls } from "./choice";
+import { earlier, isComparable } from "./earlier";
 import { HealthView } from "./health";
 import { LinkToShape, QueriesView } from "./queries";
 import { Ranges } from "./ranges";
@@ -38,6 +40,26 @@ interface Shown {
   history: PageStatus;
   zone: string;
   address: Address;
+  /** Queries over time, above their rows. */
+  timeline: TimelineReport | undefined;
+  /** What is drawn behind the charts. */
+  compared: EarlierReport | undefined;
+  /** Why nothing is. */
+  lacks: string;
+}
+
+/** What the charts of an address are compared with, or why there is nothing to compare them with. */
+async function comparedWith(address: Address, signal: AbortSignal): Promise<Pick<Shown, "compared" | "lacks">> {
+  const asked = earlier(address, Date.now());
+  if (asked === undefined) return { compared: undefined, lacks: "" };
+  try {
+    const report = (await load(asked.address, signal)) as Report;
+    const isEmpty = report.kind === "timeline" && report.lanes.length === 0;
+    const compared = { report, shift: asked.shiftMs / 1e3, words: asked.words };
+    return { compared, lacks: isEmpty ? `${asked.words}: nothing was observed` : "" };
+  } catch (error) {
+    return { compared: undefined, lacks: `${asked.words}: ${error instanceof Error ? error.message : String(error)}` };
+  }
 }
 
 /** Why there is no document. A link that opened no session does not matter to who has one. */
@@ -67,10 +89,25 @@ export function LivePage() {
       setBusy(true);
       try {
         await (session.current ??= openSession());
-        const [history, report] = [await status(), await load(address, stop.signal)];
+        const history = await status();
+        const [report, compared, timeline] = await Promise.all([
+          load(address, stop.signal),
+          comparedWith(address, stop.signal),
+          // The rows are worth showing without it.
+          address.view === "queries"
+            ? load({ ...address, view: "timeline" }, stop.signal).catch(() => undefined)
+            : undefined,
+        ]);
         if (stop.signal.aborted) return;
         setStored(history);
-        show({ report, history, zone: address.zone, address });
+        show({
+          report,
+          history,
+          zone: address.zone,
+          address,
+          timeline: timeline?.kind === "timeline" ? timeline : undefined,
+          ...compared,
+        });
         setProblem(undefined);
       } catch (error) {
         if (stop.signal.aborted) return;
@@ -143,7 +180,9 @@ export function LivePage() {
       </div>
       {problem && <Trouble problem={problem} stored={stored} address={address} go={go} />}
       {address.view === "queries" && <Groupings address={address} go={go} />}
-      {address.view === "what-changed" && <Comparisons address={address} go={go} />}
+      {(address.view === "what-changed" || isComparable(address.view)) && (
+        <Comparisons address={address} go={go} lacks={shown?.lacks ?? ""} />
+      )}
       {(address.view === "series" || address.view === "events") && (
         <Search address={address} go={go} kinds={kindsOf(shown?.report)} />
       )}
@@ -156,7 +195,9 @@ export function LivePage() {
               </Choice>
             )}
           >
-            <Document key={written(shown.address)} shown={shown} />
+            <ComparedWith.Provider value={shown.compared}>
+              <Document key={written(shown.address)} shown={shown} />
+            </ComparedWith.Provider>
           </LinkToShape.Provider>
         </ChooseRange.Provider>
       )}
@@ -176,7 +217,7 @@ function zoneOver(name: string, ends: readonly [number, number]): ZoneObject {
 const isQueries = (report: ViewDocument): report is QueriesDocument =>
   report.kind === "summary" || report.kind === "interval";
 
-function Document({ shown: { report, history, zone } }: { shown: Shown }): VNode {
+function Document({ shown: { report, history, zone, timeline } }: { shown: Shown }): VNode {
   const isHealth = report.kind === "page_status";
   if (!isHealth && !isQueries(report)) return <Page report={report} />;
   const end_ns = (isHealth ? report.now_ns : report.end_ns) ?? 0;
@@ -185,7 +226,7 @@ function Document({ shown: { report, history, zone } }: { shown: Shown }): VNode
   const clock = new Clock(zoneOver(zone, [start_ns, end_ns]), seconds(start_ns), seconds(end_ns));
   const about = { tool: "mongosonar", version, host, sources: [source], start_ns, end_ns };
   if (isHealth) return <HealthView status={report} about={about} clock={clock} />;
-  return <QueriesView report={report} about={about} clock={clock} />;
+  return <QueriesView report={report} about={about} clock={clock} timeline={timeline} />;
 }
 
 const Groupings = ({ address, go }: Controls) => (
@@ -201,18 +242,26 @@ const Groupings = ({ address, go }: Controls) => (
   </nav>
 );
 
-const Comparisons = ({ address, go }: Controls) => (
-  <nav class="live" aria-label="Compared with">
-    <div>
-      <span class="dim">compared with</span>
-      {(Object.keys(COMPARISONS) as Comparison[]).map((against) => (
-        <Choice key={against} to={{ ...address, against }} go={go} isChosen={against === address.against}>
-          {COMPARISONS[against]}
-        </Choice>
-      ))}
-    </div>
-  </nav>
-);
+/** What is compared with; changes are always compared with something. */
+function Comparisons({ address, go, lacks }: Controls & { lacks: string }) {
+  const isChanges = address.view === "what-changed";
+  const chosen = isChanges && address.against === "" ? "before" : address.against;
+  return (
+    <nav class="live" aria-label="Compared with">
+      <div>
+        <span class="dim">compared with</span>
+        {(Object.keys(COMPARISONS) as Comparison[])
+          .filter((against) => against !== "" || !isChanges)
+          .map((against) => (
+            <Choice key={against} to={{ ...address, against }} go={go} isChosen={against === chosen}>
+              {COMPARISONS[against]}
+            </Choice>
+          ))}
+        {lacks !== "" && <span class="dim">{visible(lacks)}</span>}
+      </div>
+    </nav>
+  );
+}
 
 /** What can be chosen: what series are about, or the kinds of events that there are. */
 function kindsOf(report: ViewDocument | undefined): string[] {

@@ -5,6 +5,7 @@ import { useContext } from "preact/hooks";
 
 import { type Column, latencyColumns } from "../parts/columns";
 import { bytes, count, duration, percent, plural, visible } from "../parts/format";
+import { LaneCharts } from "../parts/lanes";
 import { Facts, Shell, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import type { Clock } from "../parts/time";
@@ -19,6 +20,7 @@ import type {
   QueryNamespaceJson,
   QueryRowJson,
   QueryShapeJson,
+  TimelineReport,
 } from "../report";
 
 /** A row, whatever it is about: what others have is missing. */
@@ -130,9 +132,11 @@ export interface QueriesProps {
   report: QueriesDocument;
   about: About;
   clock: Clock;
+  /** All queries over time; undefined if that is not known. */
+  timeline: TimelineReport | undefined;
 }
 
-export function QueriesView({ report, about, clock }: QueriesProps) {
+export function QueriesView({ report, about, clock, timeline }: QueriesProps) {
   const by = report.by as Grouping;
   const left = report.rows_total - report.rows.length;
   const { totals } = report;
@@ -145,6 +149,7 @@ export function QueriesView({ report, about, clock }: QueriesProps) {
   return (
     <Shell title="Queries" about={about} clock={clock} facts={facts}>
       <Words tone="bad" lines={report.notes} />
+      {timeline && <LaneCharts report={timeline} clock={clock} group="queries" />}
       <Table<Row>
         key={by}
         name="queries"

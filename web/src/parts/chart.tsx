@@ -1,9 +1,10 @@
 // A chart: uPlot with our axes, zoom, pan, cross-hair, legend and keyboard. What is shown of the x axis belongs to the
 // caller, so that several charts move together.
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 
+import { ComparedWith, difference } from "./earlier";
 import { letters, useMotion } from "./motion";
 import { moveCursor, options, type Reading } from "./plot";
 import type { Ticks } from "./ticks";
@@ -35,6 +36,10 @@ export interface Series {
   dots?: boolean;
   /** A longer name, shown when it is pointed at. */
   about?: string;
+  /** The same at an earlier time, drawn behind it. */
+  earlier?: readonly (number | null)[];
+  /** It stands behind the others. */
+  muted?: boolean;
 }
 
 /** Something drawn by hand, below the lines. */
@@ -129,8 +134,10 @@ export function Chart(props: ChartProps) {
   useEffect(() => () => clearTimeout(pause.current), []);
 
   const visible = props.series.filter((series) => !hidden.has(series.name));
+  const compared = useContext(ComparedWith)?.words;
+  const before = hidden.has(EARLIER) ? [] : visible.flatMap(behind);
   // The highest is drawn first and the others over it.
-  const drawn = props.stacked ? [...visible].reverse() : visible;
+  const drawn = props.stacked ? [...visible].reverse() : [...before, ...visible];
   const lines = props.stacked
     ? stack(visible.map((series) => series.values)).reverse()
     : drawn.map((series) => series.values);
@@ -273,9 +280,23 @@ export function Chart(props: ChartProps) {
                 <i class={series.dashed ? "dashed" : ""} style={{ color: series.colour }} />
                 <span>{series.name}</span>
                 {at !== null && <b>{valueAt(series, at, props.y)}</b>}
+                {at !== null && series.earlier && <small>{differenceAt(series, at, props.y)}</small>}
               </button>
             </li>
           ))}
+          {compared !== undefined && props.series.some(({ earlier }) => earlier) && (
+            <li>
+              <button
+                type="button"
+                aria-pressed={!hidden.has(EARLIER)}
+                title="The dashed lines. Click to hide or show them."
+                onClick={() => toggle(EARLIER, false)}
+              >
+                <i class="dashed" />
+                <span>{compared}</span>
+              </button>
+            </li>
+          )}
         </ul>
       )}
       {props.note && <p class="dim">{props.note}</p>}
@@ -291,12 +312,24 @@ const MAX_SPOKEN = 4;
 /** What is said of a place to those who do not see it. */
 export function spoken(reading: string, series: readonly Series[], at: number | null, axis: Axis): string {
   if (at === null) return reading;
-  const values = series.slice(0, MAX_SPOKEN).map((one) => `${one.name} ${valueAt(one, at, axis)}`);
+  const values = series
+    .slice(0, MAX_SPOKEN)
+    .map((one) => [one.name, valueAt(one, at, axis), differenceAt(one, at, axis)].filter(Boolean).join(" "));
   const more = series.length - values.length;
   return `${reading}: ${values.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 const heightOf = (height = 260): number => Math.round((height * letters()) / 12.5);
+
+/** What the lines of an earlier time are hidden by; no series has this name. */
+const EARLIER = "\0";
+
+/** The line of an earlier time behind that of a series. */
+const behind = ({ earlier, ...series }: Series): Series[] =>
+  earlier ? [{ ...series, name: EARLIER + series.name, values: earlier, dashed: true, muted: true }] : [];
+
+const differenceAt = ({ values, earlier }: Series, at: number, axis: Axis): string =>
+  difference(values[at], earlier?.[at], axis.show);
 
 function valueAt(series: Series, at: number, axis: Axis): string {
   const value = series.values[at];

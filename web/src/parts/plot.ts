@@ -80,6 +80,7 @@ export function options(
     width: props().stacked || series.kind === "bars" ? 0 : 2,
     ...(props().stacked || series.kind === "bars" ? { fill: series.colour } : {}),
     ...(series.dashed ? { dash: [6, 4] } : {}),
+    ...(series.muted ? { alpha: 0.5, width: 1.5 } : {}),
     ...pathsOf(series, props().stacked ?? false),
     points: {
       show: series.dots ?? false,
