@@ -225,3 +225,13 @@ def test_an_earlier_time_is_drawn_behind_the_charts_and_is_in_the_link(served, b
         playwright.expect(said.first).to_be_visible()
         show(tab, served, "timeline", against="last-week", **half)
         assert "the week before" in tab.get_by_label("Compared with").inner_text(), "nothing is stored of it"
+
+
+@pytest.mark.parametrize("view", ["timeline", "series"])
+def test_the_cross_hair_says_which_event_a_mark_is(served, browser, view):
+    with session(browser, served) as tab:
+        show(tab, served, view)
+        # The index user_1 was dropped at 21:24:02, 62 of the 270 seconds after the beginning.
+        plot = tab.locator(".u-over").first.bounding_box()
+        tab.mouse.move(plot["x"] + 62.8 / 270 * plot["width"], plot["y"] + 20)
+        playwright.expect(tab.locator(".chart .reading").first).to_contain_text("index user_1 was dropped")

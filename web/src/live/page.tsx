@@ -5,10 +5,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Page } from "../page";
 import { kindInWords } from "../pages/events";
+import { EventMarks, type Mark } from "../parts/chart";
 import { ComparedWith, type EarlierReport } from "../parts/earlier";
 import { visible } from "../parts/format";
 import { isTyping } from "../parts/keys";
-import { ChooseRange } from "../parts/lanes";
+import { ChooseRange, markOf } from "../parts/lanes";
 import { Clock, seconds } from "../parts/time";
 import type { PageStatus, QueriesDocument, Report, TimelineReport, ZoneObject } from "../report";
 import {
@@ -42,6 +43,8 @@ interface Shown {
   address: Address;
   /** Queries over time, above their rows. */
   timeline: TimelineReport | undefined;
+  /** What happened meanwhile, for charts whose document does not say it. */
+  marks: readonly Mark[];
   /** What is drawn behind the charts. */
   compared: EarlierReport | undefined;
   /** Why nothing is. */
@@ -90,12 +93,15 @@ export function LivePage() {
       try {
         await (session.current ??= openSession());
         const history = await status();
-        const [report, compared, timeline] = await Promise.all([
+        const [report, compared, timeline, events] = await Promise.all([
           load(address, stop.signal),
           comparedWith(address, stop.signal),
           // The rows are worth showing without it.
           address.view === "queries"
             ? load({ ...address, view: "timeline" }, stop.signal).catch(() => undefined)
+            : undefined,
+          ["shape", "series", "waits"].includes(address.view)
+            ? load({ ...address, view: "events", filter: "", kind: "" }, stop.signal).catch(() => undefined)
             : undefined,
         ]);
         if (stop.signal.aborted) return;
@@ -106,6 +112,7 @@ export function LivePage() {
           zone: address.zone,
           address,
           timeline: timeline?.kind === "timeline" ? timeline : undefined,
+          marks: events?.kind === "events" ? events.events.map(markOf) : [],
           ...compared,
         });
         setProblem(undefined);
@@ -196,7 +203,9 @@ export function LivePage() {
             )}
           >
             <ComparedWith.Provider value={shown.compared}>
-              <Document key={written(shown.address)} shown={shown} />
+              <EventMarks.Provider value={shown.marks}>
+                <Document key={written(shown.address)} shown={shown} />
+              </EventMarks.Provider>
             </ComparedWith.Provider>
           </LinkToShape.Provider>
         </ChooseRange.Provider>

@@ -1,6 +1,7 @@
 // A chart: uPlot with our axes, zoom, pan, cross-hair, legend and keyboard. What is shown of the x axis belongs to the
 // caller, so that several charts move together.
 
+import { createContext } from "preact";
 import { useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 
@@ -55,7 +56,14 @@ export interface Layer {
 export interface Mark {
   at: number;
   name: string;
+  /** What the cross-hair says of it; its name where it is left out. */
+  about?: string;
 }
+
+const NO_MARKS: readonly Mark[] = [];
+
+/** What happened meanwhile: marks of all charts over time that have none of their own. */
+export const EventMarks = createContext(NO_MARKS);
 
 export interface ChartProps {
   title: string;
@@ -124,10 +132,12 @@ function bounds(props: ChartProps, values: readonly (readonly (number | null)[])
 export function Chart(props: ChartProps) {
   const holder = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  const events = useContext(EventMarks);
+  const marks = props.marks ?? (props.x.shared ? events : NO_MARKS);
   const latest = useRef(props);
-  latest.current = props;
+  latest.current = { ...props, marks };
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
-  const [cursor, setCursor] = useState<Reading>({ at: null, x: null, words: null });
+  const [cursor, setCursor] = useState<Reading>({ at: null, x: null, words: "" });
   const { theme, width } = useMotion(holder);
   const [said, say] = useState("");
   const pause = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
@@ -157,7 +167,7 @@ export function Chart(props: ChartProps) {
       made.destroy();
     };
     // Colours are read when it is made.
-  }, [shape, theme, width, props.height]);
+  }, [shape, theme, width, props.height, marks.length > 0]);
 
   // Before the next frame, or a page that is printed would miss it.
   useLayoutEffect(() => {
@@ -172,7 +182,7 @@ export function Chart(props: ChartProps) {
     props.xs,
     props.series,
     props.layer,
-    props.marks,
+    marks,
     hidden,
     range[0],
     range[1],
@@ -182,6 +192,7 @@ export function Chart(props: ChartProps) {
     theme,
     width,
     props.height,
+    marks.length > 0,
   ]);
 
   const move = (change: (range: Range) => Range | null) => {

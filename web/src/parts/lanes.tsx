@@ -120,9 +120,10 @@ export function LaneCharts({ report, clock, group }: { report: TimelineReport; c
 }
 
 /** An event as a mark. */
-export const markOf = ({ time_ns, kind }: EventJson): Mark => ({
+export const markOf = ({ time_ns, kind, sentence }: EventJson): Mark => ({
   at: seconds(time_ns),
   name: kind.replaceAll("_", " "),
+  about: visible(sentence),
 });
 
 export function TimelineView({ report, clock }: { report: TimelineReport; clock: Clock }) {

@@ -4,16 +4,16 @@ import uPlot from "uplot";
 
 import type { Axis, ChartProps, Range, Series } from "./chart";
 import { brief } from "./format";
-import { drawBelow, drawLevel } from "./marks";
+import { drawBelow, drawLevel, wordsOfMarks } from "./marks";
 import { css, letters } from "./motion";
 import { linearTicks, logTicks, type Ticks } from "./ticks";
 import { clampRange, pan, wheel } from "./zoom";
 
-/** What the cross-hair is at: which value, its place on the x axis, and what the layer says there. */
+/** What the cross-hair is at: which value, its place on the x axis, and what the layer and the marks say there. */
 export interface Reading {
   at: number | null;
   x: number | null;
-  words: string | null;
+  words: string;
 }
 
 /** Charts over the same time have one cross-hair: at the same value of the x axis, without a height. */
@@ -142,9 +142,10 @@ export function options(
       setCursor: [
         (self) => {
           const { left, top, idx } = self.cursor;
-          if (left == null || top == null || left < 0) return read({ at: null, x: null, words: null });
+          if (left == null || top == null || left < 0) return read({ at: null, x: null, words: "" });
           // The cross-hair of another chart has no height here.
-          const words = top < 0 ? null : (props().layer?.read(self, left, top) ?? null);
+          const picture = top < 0 ? null : props().layer?.read(self, left, top);
+          const words = [picture, ...wordsOfMarks(self, left, props().marks)].filter(Boolean).join(" · ");
           const steps = props().stacked && drawn.every((series) => series.kind !== "bars");
           const value = self.posToVal(left, "x");
           // A step goes from its beginning to the next one.
