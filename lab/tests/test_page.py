@@ -200,6 +200,7 @@ def test_all_charts_have_one_cross_hair_which_keys_move(served, browser):
         spoken = tab.locator(".chart [role=status]")
         playwright.expect(spoken.first).to_contain_text("2026-11-21 21:23:")
         assert [text for text in spoken.all_inner_texts()[1:] if text] == []
+        tab.locator(".plot").nth(1).scroll_into_view_if_needed()
         plot = tab.locator(".u-over").nth(1).bounding_box()
         tab.mouse.move(plot["x"] + 0.5 * plot["width"], plot["y"] + 20)
         playwright.expect(readings.first).to_contain_text("2026-11-21 21:25:")
@@ -232,6 +233,7 @@ def test_the_cross_hair_says_which_event_a_mark_is(served, browser, view):
     with session(browser, served) as tab:
         show(tab, served, view)
         # The index user_1 was dropped at 21:24:02, 62 of the 270 seconds after the beginning.
+        tab.locator(".plot").first.scroll_into_view_if_needed()
         plot = tab.locator(".u-over").first.bounding_box()
         tab.mouse.move(plot["x"] + 62.8 / 270 * plot["width"], plot["y"] + 20)
         playwright.expect(tab.locator(".chart .reading").first).to_contain_text("index user_1 was dropped")
