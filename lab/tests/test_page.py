@@ -237,3 +237,34 @@ def test_the_cross_hair_says_which_event_a_mark_is(served, browser, view):
         plot = tab.locator(".u-over").first.bounding_box()
         tab.mouse.move(plot["x"] + 62.8 / 270 * plot["width"], plot["y"] + 20)
         playwright.expect(tab.locator(".chart .reading").first).to_contain_text("index user_1 was dropped")
+
+
+def test_everything_is_reached_by_keys(served, browser):
+    with session(browser, served) as tab:
+        show(tab, served, "events")
+        tab.keyboard.press("?")
+        keys = tab.get_by_role("dialog").filter(has_text="Keys")
+        for key in ("[ ]", "b f", "Ctrl K", "/"):
+            playwright.expect(keys.get_by_text(key, exact=True)).to_be_visible()
+        tab.keyboard.press("Escape")
+        tab.keyboard.press("/")
+        assert tab.evaluate("document.activeElement.type") == "search"
+        tab.keyboard.press("Escape")
+        tab.keyboard.press("Control+k")
+        tab.keyboard.type("time")
+        tab.keyboard.press("Enter")
+        tab.wait_for_url("**view=timeline**")
+        tab.keyboard.press("b")
+        tab.wait_for_url("**view=events**")
+        tab.keyboard.press("f")
+        tab.wait_for_url("**view=timeline**")
+        # A query shape by a part of its text, which the server looks for.
+        tab.keyboard.press("Control+k")
+        tab.keyboard.type("carts find")
+        places = tab.get_by_role("listbox", name="Places").get_by_role("option")
+        playwright.expect(places.first).to_contain_text("find shop.carts")
+        tab.keyboard.press("ArrowDown")
+        tab.keyboard.press("ArrowUp")
+        tab.keyboard.press("Enter")
+        tab.wait_for_url("**view=shape**")
+        tab.get_by_text("Operations per second").first.wait_for()

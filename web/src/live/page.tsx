@@ -8,7 +8,7 @@ import { kindInWords } from "../pages/events";
 import { EventMarks, type Mark } from "../parts/chart";
 import { ComparedWith, type EarlierReport } from "../parts/earlier";
 import { visible } from "../parts/format";
-import { isTyping } from "../parts/keys";
+import { isTyping, type KeyWords, MoreKeys } from "../parts/keys";
 import { ChooseRange, markOf } from "../parts/lanes";
 import { Clock, seconds } from "../parts/time";
 import type { PageStatus, QueriesDocument, Report, TimelineReport, ZoneObject } from "../report";
@@ -28,6 +28,7 @@ import { follow, load, openSession, Refused, status, type ViewDocument } from ".
 import { Choice, type Controls } from "./choice";
 import { earlier, isComparable } from "./earlier";
 import { HealthView } from "./health";
+import { Palette } from "./palette";
 import { LinkToShape, QueriesView } from "./queries";
 import { Ranges } from "./ranges";
 
@@ -70,6 +71,16 @@ async function reason(error: unknown, session: Promise<Refused | undefined> | un
   const refused = error instanceof Refused ? error : new Refused("failed", String(error));
   return (refused.reason === "access" && (await session)) || refused;
 }
+
+/** How many steps of this page lie behind the address: back does not leave it. */
+const depth = (): number => (history.state as { depth?: number } | null)?.depth ?? 0;
+
+const KEYS: KeyWords[] = [
+  ["[ ]", "the same length of time, earlier or later"],
+  ["c", "choose start and end"],
+  ["b f", "back to what was shown before, and forward"],
+  ["Ctrl K", "go to a view, a range or a query shape"],
+];
 
 export function LivePage() {
   const [address, setAddress] = useState(() => read(location.search));
@@ -145,15 +156,18 @@ export function LivePage() {
   }, [follows]);
 
   const go = (next: Address) => {
-    history.pushState(null, "", written(next));
+    history.pushState({ depth: depth() + 1 }, "", written(next));
     setAddress(next);
   };
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (document.querySelector("dialog[open]")) return;
       if (event.key === "[") go(moved(address, -1, Date.now()));
       else if (event.key === "]") go(moved(address, 1, Date.now()));
       else if (event.key === "c") document.querySelector<HTMLElement>(".calendar")?.click();
+      else if (event.key === "b" && depth() > 0) history.back();
+      else if (event.key === "f") history.forward();
       else return;
       event.preventDefault();
     };
@@ -167,6 +181,7 @@ export function LivePage() {
         <Views address={address} go={go} />
         <Ranges address={address} go={go} stored={stored} />
         <div>
+          <Palette address={address} go={go} />
           <label>
             <input type="checkbox" checked={isLive} disabled={!endsNow} onChange={() => setLive(!isLive)} /> live
           </label>
@@ -204,7 +219,9 @@ export function LivePage() {
           >
             <ComparedWith.Provider value={shown.compared}>
               <EventMarks.Provider value={shown.marks}>
-                <Document key={written(shown.address)} shown={shown} />
+                <MoreKeys.Provider value={KEYS}>
+                  <Document key={written(shown.address)} shown={shown} />
+                </MoreKeys.Provider>
               </EventMarks.Provider>
             </ComparedWith.Provider>
           </LinkToShape.Provider>
@@ -283,7 +300,8 @@ const Search = ({ address, go, kinds }: Controls & { kinds: readonly string[] })
     <div>
       <input
         type="search"
-        placeholder="search"
+        class="filter"
+        placeholder="search ( / )"
         aria-label="Search words"
         value={address.filter}
         onChange={(event) => go({ ...address, filter: event.currentTarget.value.trim() })}
