@@ -268,3 +268,69 @@ def test_everything_is_reached_by_keys(served, browser):
         tab.keyboard.press("Enter")
         tab.wait_for_url("**view=shape**")
         tab.get_by_text("Operations per second").first.wait_for()
+
+
+def test_queries_are_grouped_filtered_by_name_and_saved(served, browser):
+    document = labkit.document("queries", "--store", served[1], "--from", FROM, "--to", TO, "--json")
+    commands = {row["command"] for row in document["rows"]}
+    calls = sum(row["calls"] for row in document["rows"] if row["command"] == "find")
+    with session(browser, served) as tab:
+        show(tab, served, "queries", by="command")
+        assert set(tab.locator('td[data-name="command"]').all_inner_texts()) == commands
+        # From a command to its shapes, by a filter that is in the link.
+        tab.locator("table tbody").filter(has=tab.get_by_text("find", exact=True)).first.click()
+        tab.get_by_role("link", name='command:"find"').click()
+        tab.wait_for_url("**filter=command*")
+        tab.locator('[aria-busy="false"]').wait_for(state="attached")
+        rows = sum(row["command"] == "find" for row in document["rows"])
+        playwright.expect(tab.locator("table tbody")).to_have_count(rows)
+        tab.reload()
+        playwright.expect(tab.locator("table tbody")).to_have_count(rows)
+        with tab.expect_download() as saved:
+            tab.get_by_role("button", name="CSV").click()
+        heading, *lines = saved.value.path().read_text().splitlines()
+        assert "calls,calls/s" in heading and "p99 (ns)" in heading and len(lines) == rows
+        with tab.expect_download() as saved:
+            tab.get_by_role("button", name="JSON").click()
+        assert sum(row["calls"] for row in json.loads(saved.value.path().read_text())["rows"]) == calls
+        tab.get_by_label("Show rows of queries that hold this").fill("command:insert")
+        tab.keyboard.press("Enter")
+        tab.wait_for_url("**insert*")
+        tab.go_back()
+        playwright.expect(tab.locator("table tbody")).to_have_count(rows)
+
+
+def test_thousands_of_rows_scroll_with_those_in_sight_drawn(served, browser):
+    def many(route):
+        answer = route.fetch()
+        document = answer.json()
+        row = document["rows"][0]
+        shapes = [{"shape_id": f"{n:016x}", "shape": f"{{n{n}: ?number}}" * (1 + n % 40)} for n in range(3_000)]
+        document["rows"] = [row | shape for shape in shapes]
+        route.fulfill(response=answer, json=document)
+
+    with session(browser, served) as tab:
+        tab.route("**/api/v1/queries?*", many)
+        show(tab, served, "queries")
+        rows = tab.locator("tbody[data-row]")
+        playwright.expect(tab.get_by_text("3000 rows")).to_be_attached()
+        for place, row in [(0.5, None), (1, "2999"), (0, "0")]:
+            tab.evaluate("place => scrollTo(0, place * document.documentElement.scrollHeight)", place)
+            in_sight = """() => [...document.querySelectorAll("tbody[data-row]")].some(row => {
+                const box = row.getBoundingClientRect();
+                return box.bottom > 0 && box.top < innerHeight;
+            })"""
+            if place > 0:
+                tab.wait_for_function(in_sight)
+            if row:
+                playwright.expect(tab.locator(f'tbody[data-row="{row}"]')).to_be_attached()
+            assert rows.count() < 300
+        # From the first row down by keys, further than what was drawn.
+        rows.first.focus()
+        row = "0"
+        for _ in range(1_000):
+            if row == "120":
+                break
+            tab.keyboard.press("ArrowDown")
+            row = tab.evaluate("document.activeElement.dataset.row")
+        assert row == "120"

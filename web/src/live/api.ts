@@ -2,6 +2,7 @@
 
 import type { PageStatus, QueriesDocument, Report, RequestProblem } from "../report";
 import type { Address } from "./address";
+import { OWN_GROUPINGS } from "./groups";
 
 /** Why the server has not answered, in words. */
 export class Refused extends Error {
@@ -81,7 +82,7 @@ export function follow(stored: (endNs: number) => void): () => void {
 }
 
 /** The most rows of queries. */
-const ROWS = "1000";
+const ROWS = "2000";
 
 /** The range of an address, as a request has it. */
 function range({ from, to, zone }: Address): URLSearchParams {
@@ -113,7 +114,7 @@ export async function load(address: Address, signal: AbortSignal): Promise<ViewD
   if (kind !== "" && view === "series") parameters.set("subject", kind);
   if (kind !== "" && view === "events") parameters.set("kind", kind);
   if (view === "queries") {
-    parameters.set("by", by);
+    parameters.set("by", OWN_GROUPINGS.some((own) => own === by) ? "shape" : by);
     parameters.set("limit", ROWS);
   }
   const answer = await ask(`api/v1/${view}?${parameters.toString()}`, { signal });

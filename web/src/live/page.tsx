@@ -14,6 +14,7 @@ import { Clock, seconds } from "../parts/time";
 import type { PageStatus, QueriesDocument, Report, TimelineReport, ZoneObject } from "../report";
 import {
   type Address,
+  asked,
   between,
   COMPARISONS,
   type Comparison,
@@ -29,7 +30,7 @@ import { Choice, type Controls } from "./choice";
 import { earlier, isComparable } from "./earlier";
 import { HealthView } from "./health";
 import { Palette } from "./palette";
-import { LinkToShape, QueriesView } from "./queries";
+import { LinkToShape, LinkToShapes, QueriesView } from "./queries";
 import { Ranges } from "./ranges";
 
 const HOUR_MS = 3_600_000;
@@ -54,15 +55,15 @@ interface Shown {
 
 /** What the charts of an address are compared with, or why there is nothing to compare them with. */
 async function comparedWith(address: Address, signal: AbortSignal): Promise<Pick<Shown, "compared" | "lacks">> {
-  const asked = earlier(address, Date.now());
-  if (asked === undefined) return { compared: undefined, lacks: "" };
+  const before = earlier(address, Date.now());
+  if (before === undefined) return { compared: undefined, lacks: "" };
   try {
-    const report = (await load(asked.address, signal)) as Report;
+    const report = (await load(before.address, signal)) as Report;
     const isEmpty = report.kind === "timeline" && report.lanes.length === 0;
-    const compared = { report, shift: asked.shiftMs / 1e3, words: asked.words };
-    return { compared, lacks: isEmpty ? `${asked.words}: nothing was observed` : "" };
+    const compared = { report, shift: before.shiftMs / 1e3, words: before.words };
+    return { compared, lacks: isEmpty ? `${before.words}: nothing was observed` : "" };
   } catch (error) {
-    return { compared: undefined, lacks: `${asked.words}: ${error instanceof Error ? error.message : String(error)}` };
+    return { compared: undefined, lacks: `${before.words}: ${error instanceof Error ? error.message : String(error)}` };
   }
 }
 
@@ -97,6 +98,7 @@ export function LivePage() {
     addEventListener("popstate", back);
     return () => removeEventListener("popstate", back);
   }, []);
+  const question = written(asked(address));
   useEffect(() => {
     const stop = new AbortController();
     const next = async () => {
@@ -138,7 +140,7 @@ export function LivePage() {
     };
     void next();
     return () => stop.abort();
-  }, [address, turn]);
+  }, [question, turn]);
   const endsNow = address.to === "";
   const shownEnd = useRef(0);
   shownEnd.current = shown?.history.end_ns ?? 0;
@@ -212,7 +214,7 @@ export function LivePage() {
         <ChooseRange.Provider value={([from, to]) => go(between(address, from * 1e3, to * 1e3))}>
           <LinkToShape.Provider
             value={(shape) => (
-              <Choice to={{ ...address, view: "shape", shape }} go={go} isChosen={false}>
+              <Choice to={{ ...address, view: "shape", shape, filter: "" }} go={go} isChosen={false}>
                 {shape}
               </Choice>
             )}
@@ -220,7 +222,20 @@ export function LivePage() {
             <ComparedWith.Provider value={shown.compared}>
               <EventMarks.Provider value={shown.marks}>
                 <MoreKeys.Provider value={KEYS}>
-                  <Document key={written(shown.address)} shown={shown} />
+                  <LinkToShapes.Provider
+                    value={(filter) => (
+                      <Choice to={{ ...address, by: "shape", filter }} go={go} isChosen={false}>
+                        {filter}
+                      </Choice>
+                    )}
+                  >
+                    <Document
+                      key={written(asked(shown.address))}
+                      shown={shown}
+                      filter={address.filter}
+                      onFilter={(filter) => filter !== address.filter && go({ ...address, filter })}
+                    />
+                  </LinkToShapes.Provider>
                 </MoreKeys.Provider>
               </EventMarks.Provider>
             </ComparedWith.Provider>
@@ -243,7 +258,13 @@ function zoneOver(name: string, ends: readonly [number, number]): ZoneObject {
 const isQueries = (report: ViewDocument): report is QueriesDocument =>
   report.kind === "summary" || report.kind === "interval";
 
-function Document({ shown: { report, history, zone, timeline } }: { shown: Shown }): VNode {
+interface DocumentProps {
+  shown: Shown;
+  filter: string;
+  onFilter: (filter: string) => void;
+}
+
+function Document({ shown: { report, history, zone, timeline, address }, ...own }: DocumentProps): VNode {
   const isHealth = report.kind === "page_status";
   if (!isHealth && !isQueries(report)) return <Page report={report} />;
   const end_ns = (isHealth ? report.now_ns : report.end_ns) ?? 0;
@@ -252,7 +273,7 @@ function Document({ shown: { report, history, zone, timeline } }: { shown: Shown
   const clock = new Clock(zoneOver(zone, [start_ns, end_ns]), seconds(start_ns), seconds(end_ns));
   const about = { tool: "mongosonar", version, host, sources: [source], start_ns, end_ns };
   if (isHealth) return <HealthView status={report} about={about} clock={clock} />;
-  return <QueriesView report={report} about={about} clock={clock} timeline={timeline} />;
+  return <QueriesView report={report} about={about} clock={clock} timeline={timeline} by={address.by} {...own} />;
 }
 
 const Groupings = ({ address, go }: Controls) => (
@@ -260,7 +281,7 @@ const Groupings = ({ address, go }: Controls) => (
     <div>
       <span class="dim">rows by</span>
       {GROUPINGS.map((by) => (
-        <Choice key={by} to={{ ...address, by }} go={go} isChosen={by === address.by}>
+        <Choice key={by} to={{ ...address, by, filter: "" }} go={go} isChosen={by === address.by}>
           {by}
         </Choice>
       ))}
