@@ -299,6 +299,7 @@ function useDrawnRows(count: number, width: number) {
   const table = useRef<HTMLTableElement>(null);
   const heights = useRef<(number | undefined)[]>([]);
   const [rows, setRows] = useState<[first: number, end: number]>([0, PAGE]);
+  const [isPaper, setPaper] = useState(false);
   const isLong = count > PAGE;
   // Rows of another width have other heights.
   useLayoutEffect(() => {
@@ -319,12 +320,17 @@ function useDrawnRows(count: number, width: number) {
     look();
     addEventListener("scroll", look, { passive: true });
     addEventListener("resize", look);
+    // Paper does not scroll.
+    const [print, back] = [() => setPaper(true), () => setPaper(false)];
+    addEventListener("beforeprint", print);
+    addEventListener("afterprint", back);
     return () => {
       removeEventListener("scroll", look);
       removeEventListener("resize", look);
+      removeEventListener("beforeprint", print);
+      removeEventListener("afterprint", back);
     };
   }, [count, width]);
-  const isPaper = isLong && document.body.classList.contains("paper");
   if (!isLong || isPaper) return { table, isLong, isPaper, first: 0, end: Math.min(count, PAGE), above: 0, below: 0 };
   const end = Math.min(rows[1], count);
   const first = Math.min(rows[0], end);
