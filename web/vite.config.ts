@@ -8,13 +8,24 @@ const PLACE = "{{REPORT}}";
 /** Packages whose code is in the page. */
 const BUNDLED = ["preact", "uplot"];
 
-/** The licences of the packages in the page, which ask to be kept with it. */
+/** The licences of the packages in the page, which ask to be kept with it: each text once, below all who give it. */
 function licences(): string {
-  return BUNDLED.map((name) => {
+  const holders = new Map<string, string[]>();
+  for (const name of BUNDLED) {
     const folder = `node_modules/${name}`;
     const { version } = JSON.parse(readFileSync(`${folder}/package.json`, "utf8")) as { version: string };
-    return `${name} ${version}\n\n${readFileSync(`${folder}/LICENSE`, "utf8").trim()}`;
-  }).join("\n\n\n");
+    const licence = readFileSync(`${folder}/LICENSE`, "utf8");
+    const [copyright = ""] = /^Copyright .*$/m.exec(licence) ?? [];
+    // Their lines are broken at different places.
+    const paragraphs = licence
+      .replace(copyright, "")
+      .trim()
+      .split(/\n\s*\n/);
+    const text = paragraphs.map((lines) => lines.trim().replace(/\s+/g, " ")).filter(Boolean);
+    const key = text.join("\n\n");
+    holders.set(key, [...(holders.get(key) ?? []), `${name} ${version}: ${copyright}`]);
+  }
+  return [...holders].map(([text, names]) => `${names.join("\n")}\n\n${text}`).join("\n\n\n");
 }
 
 /** Puts script and styles into the page, and allows the browser to run these and nothing else. */

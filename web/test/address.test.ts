@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { between, moved, read, span, written } from "../src/live/address";
+import { asked, between, moved, read, span, written } from "../src/live/address";
 
 const NOW = Date.parse("2026-05-01T12:00:00Z");
 
@@ -23,10 +23,18 @@ test("what an address says is read from it again", () => {
     between(hour, NOW - 5e3, NOW),
     { ...hour, view: "shape" as const, shape: "00ff" },
     { ...hour, view: "events" as const, filter: "a & b", kind: "server_start" },
+    { ...hour, view: "queries" as const, by: "command" as const, against: "before" as const, filter: 'app:"a b"' },
   ])
     expect(read(written(address))).toEqual(address);
   expect(read("?view=shape&id=<b>&kind=<b>")).toEqual(hour);
   expect(read("?view=toString&from=-7d&against=toString")).toEqual({ ...hour, from: "-7d" });
+});
+
+test("queries are filtered by the page, which asks for all of them", () => {
+  const queries = { ...read("?view=queries&by=app"), filter: "etl" };
+  expect(asked(queries)).toEqual({ ...queries, filter: "" });
+  const events = { ...queries, view: "events" as const };
+  expect(asked(events)).toBe(events);
 });
 
 test("a range has two ends, the first before the last", () => {

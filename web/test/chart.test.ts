@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
-import { stack } from "../src/parts/chart";
-import { placeNames } from "../src/parts/marks";
+import { spoken, stack } from "../src/parts/chart";
+import { placeLabels } from "../src/parts/marks";
 import { lonePoints } from "../src/parts/plot";
 import { clampRange, zoomed } from "../src/parts/zoom";
 import { bounds, heat, logShare } from "../src/parts/density";
@@ -28,10 +28,74 @@ describe("a range", () => {
 });
 
 describe("names of marks", () => {
+  const measure = (text: string) => 10 * text.length;
+  const place = (marks: [name: string, left: number][], ends: [number, number]) =>
+    placeLabels(
+      marks.map(([name, left]) => ({ name, left })),
+      { ends, gap: 8, measure },
+    );
+
   it("lie on no other name and within the chart", () => {
-    const marks = [0, 10, 60, 95, 300].map((left) => ({ left, width: 40 }));
-    expect(placeNames(marks, [5, 100], 8)).toEqual([null, 10, 60, null, null]);
-    expect(placeNames([{ left: 90, width: 40 }], [5, 100], 8)).toEqual([60]);
+    const marks = [0, 10, 60, 95, 300].map((left): [string, number] => ["name", left]);
+    // The fourth is below the label of the third, which has no room to say so.
+    expect(place(marks, [5, 100])).toEqual([
+      { text: "name", left: 10, width: 40 },
+      { text: "name", left: 60, width: 40 },
+    ]);
+    expect(place([["name", 90]], [5, 100])).toEqual([{ text: "name", left: 60, width: 40 }]);
+    expect(place([["much too long", 50]], [5, 100])).toEqual([]);
+  });
+
+  it("count the marks beside them that have no room", () => {
+    const found = place(
+      [
+        ["drop", 20],
+        ["build", 25],
+        ["drop", 60],
+        ["stop", 200],
+        ["start", 390],
+      ],
+      [0, 400],
+    );
+    expect(found).toEqual([
+      { text: "drop +2", left: 20, width: 70 },
+      { text: "stop", left: 200, width: 40 },
+      { text: "start", left: 350, width: 50 },
+    ]);
+  });
+
+  it("never overlap, wherever the marks are", () => {
+    let seed = 1;
+    const random = (below: number) => (seed = (seed * 48_271) % 2_147_483_647) % below;
+    for (let round = 0; round < 300; round++) {
+      const marks = Array.from({ length: random(60) }, (): [string, number] => [
+        "x".repeat(1 + random(16)),
+        random(900),
+      ]);
+      const labels = place(marks, [50, 850]);
+      for (const [at, { text, left, width }] of labels.entries()) {
+        expect(width).toBe(measure(text));
+        expect(left).toBeGreaterThanOrEqual(at === 0 ? 50 : labels[at - 1]!.left + labels[at - 1]!.width + 8);
+        expect(left + width).toBeLessThanOrEqual(850);
+      }
+      const named = labels.reduce((sum, { text }) => sum + 1 + Number(/ \+(\d+)$/.exec(text)?.[1] ?? 0), 0);
+      expect(named).toBeLessThanOrEqual(marks.filter(([, left]) => left >= 50 && left <= 850).length);
+    }
+  });
+});
+
+describe("a place of the cross-hair", () => {
+  it("is spoken with the values of a few series, by their units", () => {
+    const series = ["reads", "writes", "a", "b", "c", "d"].map((name, at) => ({
+      name,
+      colour: "",
+      values: [at, null],
+    }));
+    const axis = { name: "", show: (value: number) => `${value}/s` };
+    expect(spoken("12:00:00", series.slice(0, 2), 0, axis)).toBe("12:00:00: reads 0/s, writes 1/s");
+    expect(spoken("12:00:10", series, 1, axis)).toBe("12:00:10: reads -, writes -, a -, b - and 2 more");
+    // A picture has a place, and no series.
+    expect(spoken("12:00:00", series, null, axis)).toBe("12:00:00");
   });
 });
 

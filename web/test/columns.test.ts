@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { type Column, charactersOf, filtered, isEmpty, layout, shown, sorted } from "../src/parts/columns";
+import { type Column, charactersOf, csv, filtered, isEmpty, layout, shown, sorted } from "../src/parts/columns";
 
 interface Row {
   name: string;
@@ -32,6 +32,27 @@ describe("rows", () => {
     expect(names(filtered(rows, [name, calls], "30"))).toEqual([]);
     expect(names(filtered(rows, [name], "ID9", (row) => (row.name === "c" ? "id9" : "")))).toEqual(["c"]);
     expect(filtered(rows, [name], "  ")).toHaveLength(4);
+  });
+
+  it("are found by what has a name", () => {
+    const more = (row: Row) => ({ client: row.name === "b" ? ["10.0.0.5", "10.0.0.50 a9"] : ["10.0.0.6"] });
+    const of = (needle: string) => names(filtered(rows, [name, calls], needle, more));
+    expect(of("name:A")).toEqual(["a10", "a9"]);
+    expect(of("client:10.0.0.5")).toEqual(["b"]);
+    expect(of("a9")).toEqual(["b", "a9"]);
+    expect(of("name:a9 client:10.0")).toEqual(["a9"]);
+    expect(of("name:a 10.0.0.6")).toEqual(["a10", "a9"]);
+    // In quotes exactly.
+    expect([of('name:"a9"'), of('name:"a"'), of('client:"10.0.0.50 A9"')]).toEqual([["a9"], [], ["b"]]);
+    // Figures have no text, and nothing else has this name.
+    expect([of("calls:2"), of("toString:a")]).toEqual([[], []]);
+    expect(filtered([], [name], "name:a", more)).toEqual([]);
+  });
+
+  it("are saved as CSV with figures as they are, and no text that a spreadsheet would compute", () => {
+    const latency: Column<Row> = { ...calls, name: "p50", unit: "ns", format: (value) => `${value}ns` };
+    const evil = [{ name: '=cmd|"x",1', calls: 1_500 }, { name: " a\n", calls: -2 }, ...rows.slice(1, 2)];
+    expect(csv([name, latency], evil)).toBe('name,p50 (ns)\r\n"\'=cmd|""x"",1",1500\r\n" a\n",-2\r\na10,\r\n');
   });
 });
 

@@ -15,11 +15,16 @@ export const VIEWS = {
 export type View = keyof typeof VIEWS | "shape";
 
 /** What rows of queries can be about. */
-export const GROUPINGS = ["shape", "namespace", "app", "client"] as const;
+export const GROUPINGS = ["shape", "namespace", "app", "client", "command", "server"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
 /** What a range is compared with, and how that is called. */
-export const COMPARISONS = { "": "the time before", yesterday: "yesterday", "last-week": "last week" } as const;
+export const COMPARISONS = {
+  "": "nothing",
+  before: "the time before",
+  yesterday: "yesterday",
+  "last-week": "last week",
+} as const;
 export type Comparison = keyof typeof COMPARISONS;
 
 /** Ranges that end now. */
@@ -35,11 +40,11 @@ export interface Address {
   zone: string;
   /** What rows of queries are about. */
   by: Grouping;
-  /** What the range is compared with; empty for the time before it. */
+  /** What the range is compared with; empty for nothing, and in what changed for the time before it. */
   against: Comparison;
   /** The id of the query shape that is shown; empty for none. */
   shape: string;
-  /** Words that series or events have; empty for all. */
+  /** Words that queries, series or events have; empty for all. */
   filter: string;
   /** What series are about, or the kind of events; empty for all. */
   kind: string;
@@ -78,6 +83,9 @@ export function written({ view, from, to, zone, by, against, shape, filter, kind
   if (kind !== "") parameters.set("kind", kind);
   return `?${parameters.toString()}`;
 }
+
+/** The address as far as the server is asked for it: the page filters queries itself. */
+export const asked = (address: Address): Address => (address.view === "queries" ? { ...address, filter: "" } : address);
 
 /** First and last millisecond since 1970; undefined if the address names no time. */
 export function span({ from, to }: Address, now: number): [from: number, to: number] | undefined {

@@ -2,6 +2,7 @@
 
 import type { PageStatus, QueriesDocument, Report, RequestProblem } from "../report";
 import type { Address } from "./address";
+import { OWN_GROUPINGS } from "./groups";
 
 /** Why the server has not answered, in words. */
 export class Refused extends Error {
@@ -81,21 +82,39 @@ export function follow(stored: (endNs: number) => void): () => void {
 }
 
 /** The most rows of queries. */
-const ROWS = "1000";
+const ROWS = "2000";
+
+/** The range of an address, as a request has it. */
+function range({ from, to, zone }: Address): URLSearchParams {
+  const parameters = new URLSearchParams({ from, zone: zone || Intl.DateTimeFormat().resolvedOptions().timeZone });
+  if (to !== "") parameters.set("to", to);
+  return parameters;
+}
+
+/** How many shapes are found by a text. */
+const FOUND = "100";
+
+/** The query shapes of a range that hold a text, those with the most load first. */
+export async function findShapes(address: Address, text: string, signal: AbortSignal): Promise<QueriesDocument> {
+  const parameters = range(address);
+  parameters.set("filter", text);
+  parameters.set("limit", FOUND);
+  const answer = await ask(`api/v1/queries?${parameters.toString()}`, { signal });
+  return answer.json() as Promise<QueriesDocument>;
+}
 
 /** The document of a view. */
 export async function load(address: Address, signal: AbortSignal): Promise<ViewDocument> {
-  const { view, from, to, zone, by, against, shape, filter, kind } = address;
+  const { view, by, against, shape, filter, kind } = address;
   if (view === "status") return status();
-  const parameters = new URLSearchParams({ from, zone: zone || Intl.DateTimeFormat().resolvedOptions().timeZone });
-  if (to !== "") parameters.set("to", to);
-  if (view === "what-changed" && against !== "") parameters.set("against", against);
+  const parameters = range(address);
+  if (view === "what-changed" && against !== "" && against !== "before") parameters.set("against", against);
   if (view === "shape") parameters.set("id", shape);
   if (filter !== "" && (view === "series" || view === "events")) parameters.set("filter", filter);
   if (kind !== "" && view === "series") parameters.set("subject", kind);
   if (kind !== "" && view === "events") parameters.set("kind", kind);
   if (view === "queries") {
-    parameters.set("by", by);
+    parameters.set("by", OWN_GROUPINGS.some((own) => own === by) ? "shape" : by);
     parameters.set("limit", ROWS);
   }
   const answer = await ask(`api/v1/${view}?${parameters.toString()}`, { signal });

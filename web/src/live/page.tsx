@@ -5,40 +5,37 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Page } from "../page";
 import { kindInWords } from "../pages/events";
+import { EventMarks, type Mark } from "../parts/chart";
+import { ComparedWith, type EarlierReport } from "../parts/earlier";
 import { visible } from "../parts/format";
-import { isTyping } from "../parts/keys";
-import { ChooseRange } from "../parts/lanes";
+import { isTyping, type KeyWords, MoreKeys } from "../parts/keys";
+import { ChooseRange, markOf } from "../parts/lanes";
 import { Clock, seconds } from "../parts/time";
-import type { PageStatus, QueriesDocument, ZoneObject } from "../report";
+import type { PageStatus, QueriesDocument, Report, TimelineReport, ZoneObject } from "../report";
 import {
   type Address,
+  asked,
   between,
   COMPARISONS,
   type Comparison,
   GROUPINGS,
   moved,
-  RANGES,
   read,
   span,
   VIEWS,
   written,
 } from "./address";
 import { follow, load, openSession, Refused, status, type ViewDocument } from "./api";
+import { Choice, type Controls } from "./choice";
+import { earlier, isComparable } from "./earlier";
 import { HealthView } from "./health";
-import { LinkToShape, QueriesView } from "./queries";
+import { Palette } from "./palette";
+import { LinkToShape, LinkToShapes, QueriesView } from "./queries";
+import { Ranges } from "./ranges";
 
 const HOUR_MS = 3_600_000;
 /** The columns of a chart. */
 const COLUMNS = 240;
-
-/** A moment as an input of the browser has it: in its zone, or in UTC. */
-function inputText(ms: number, zone: string): string {
-  const offset = zone === "UTC" ? 0 : new Date(ms).getTimezoneOffset() * 60_000;
-  return new Date(ms - offset).toISOString().slice(0, 19);
-}
-
-/** The moment that an input of the browser has; not a number if it has none. */
-const momentOf = (text: string, zone: string): number => Date.parse(zone === "UTC" ? `${text}Z` : text);
 
 /** A document. The next one at the same address changes its page; at another one it gets a page of its own. */
 interface Shown {
@@ -46,6 +43,28 @@ interface Shown {
   history: PageStatus;
   zone: string;
   address: Address;
+  /** Queries over time, above their rows. */
+  timeline: TimelineReport | undefined;
+  /** What happened meanwhile, for charts whose document does not say it. */
+  marks: readonly Mark[];
+  /** What is drawn behind the charts. */
+  compared: EarlierReport | undefined;
+  /** Why nothing is. */
+  lacks: string;
+}
+
+/** What the charts of an address are compared with, or why there is nothing to compare them with. */
+async function comparedWith(address: Address, signal: AbortSignal): Promise<Pick<Shown, "compared" | "lacks">> {
+  const before = earlier(address, Date.now());
+  if (before === undefined) return { compared: undefined, lacks: "" };
+  try {
+    const report = (await load(before.address, signal)) as Report;
+    const isEmpty = report.kind === "timeline" && report.lanes.length === 0;
+    const compared = { report, shift: before.shiftMs / 1e3, words: before.words };
+    return { compared, lacks: isEmpty ? `${before.words}: nothing was observed` : "" };
+  } catch (error) {
+    return { compared: undefined, lacks: `${before.words}: ${error instanceof Error ? error.message : String(error)}` };
+  }
 }
 
 /** Why there is no document. A link that opened no session does not matter to who has one. */
@@ -53,6 +72,16 @@ async function reason(error: unknown, session: Promise<Refused | undefined> | un
   const refused = error instanceof Refused ? error : new Refused("failed", String(error));
   return (refused.reason === "access" && (await session)) || refused;
 }
+
+/** How many steps of this page lie behind the address: back does not leave it. */
+const depth = (): number => (history.state as { depth?: number } | null)?.depth ?? 0;
+
+const KEYS: KeyWords[] = [
+  ["[ ]", "the same length of time, earlier or later"],
+  ["c", "choose start and end"],
+  ["b f", "back to what was shown before, and forward"],
+  ["Ctrl K", "go to a view, a range or a query shape"],
+];
 
 export function LivePage() {
   const [address, setAddress] = useState(() => read(location.search));
@@ -69,16 +98,36 @@ export function LivePage() {
     addEventListener("popstate", back);
     return () => removeEventListener("popstate", back);
   }, []);
+  const question = written(asked(address));
   useEffect(() => {
     const stop = new AbortController();
     const next = async () => {
       setBusy(true);
       try {
         await (session.current ??= openSession());
-        const [history, report] = [await status(), await load(address, stop.signal)];
+        const history = await status();
+        const [report, compared, timeline, events] = await Promise.all([
+          load(address, stop.signal),
+          comparedWith(address, stop.signal),
+          // The rows are worth showing without it.
+          address.view === "queries"
+            ? load({ ...address, view: "timeline" }, stop.signal).catch(() => undefined)
+            : undefined,
+          ["shape", "series", "waits"].includes(address.view)
+            ? load({ ...address, view: "events", filter: "", kind: "" }, stop.signal).catch(() => undefined)
+            : undefined,
+        ]);
         if (stop.signal.aborted) return;
         setStored(history);
-        show({ report, history, zone: address.zone, address });
+        show({
+          report,
+          history,
+          zone: address.zone,
+          address,
+          timeline: timeline?.kind === "timeline" ? timeline : undefined,
+          marks: events?.kind === "events" ? events.events.map(markOf) : [],
+          ...compared,
+        });
         setProblem(undefined);
       } catch (error) {
         if (stop.signal.aborted) return;
@@ -91,7 +140,7 @@ export function LivePage() {
     };
     void next();
     return () => stop.abort();
-  }, [address, turn]);
+  }, [question, turn]);
   const endsNow = address.to === "";
   const shownEnd = useRef(0);
   shownEnd.current = shown?.history.end_ns ?? 0;
@@ -109,14 +158,20 @@ export function LivePage() {
   }, [follows]);
 
   const go = (next: Address) => {
-    history.pushState(null, "", written(next));
+    history.pushState({ depth: depth() + 1 }, "", written(next));
     setAddress(next);
   };
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (document.querySelector("dialog[open]")) return;
       if (event.key === "[") go(moved(address, -1, Date.now()));
       else if (event.key === "]") go(moved(address, 1, Date.now()));
+      else if (event.key === "c") document.querySelector<HTMLElement>(".calendar")?.click();
+      else if (event.key === "b" && depth() > 0) history.back();
+      else if (event.key === "f") history.forward();
+      else return;
+      event.preventDefault();
     };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
@@ -126,8 +181,9 @@ export function LivePage() {
     <>
       <nav class="live" aria-label="Views and time">
         <Views address={address} go={go} />
-        <Ranges address={address} go={go} />
+        <Ranges address={address} go={go} stored={stored} />
         <div>
+          <Palette address={address} go={go} />
           <label>
             <input type="checkbox" checked={isLive} disabled={!endsNow} onChange={() => setLive(!isLive)} /> live
           </label>
@@ -148,7 +204,9 @@ export function LivePage() {
       </div>
       {problem && <Trouble problem={problem} stored={stored} address={address} go={go} />}
       {address.view === "queries" && <Groupings address={address} go={go} />}
-      {address.view === "what-changed" && <Comparisons address={address} go={go} />}
+      {(address.view === "what-changed" || isComparable(address.view)) && (
+        <Comparisons address={address} go={go} lacks={shown?.lacks ?? ""} />
+      )}
       {(address.view === "series" || address.view === "events") && (
         <Search address={address} go={go} kinds={kindsOf(shown?.report)} />
       )}
@@ -156,12 +214,31 @@ export function LivePage() {
         <ChooseRange.Provider value={([from, to]) => go(between(address, from * 1e3, to * 1e3))}>
           <LinkToShape.Provider
             value={(shape) => (
-              <Choice to={{ ...address, view: "shape", shape }} go={go} isChosen={false}>
+              <Choice to={{ ...address, view: "shape", shape, filter: "" }} go={go} isChosen={false}>
                 {shape}
               </Choice>
             )}
           >
-            <Document key={written(shown.address)} shown={shown} />
+            <ComparedWith.Provider value={shown.compared}>
+              <EventMarks.Provider value={shown.marks}>
+                <MoreKeys.Provider value={KEYS}>
+                  <LinkToShapes.Provider
+                    value={(filter) => (
+                      <Choice to={{ ...address, by: "shape", filter }} go={go} isChosen={false}>
+                        {filter}
+                      </Choice>
+                    )}
+                  >
+                    <Document
+                      key={written(asked(shown.address))}
+                      shown={shown}
+                      filter={address.filter}
+                      onFilter={(filter) => filter !== address.filter && go({ ...address, filter })}
+                    />
+                  </LinkToShapes.Provider>
+                </MoreKeys.Provider>
+              </EventMarks.Provider>
+            </ComparedWith.Provider>
           </LinkToShape.Provider>
         </ChooseRange.Provider>
       )}
@@ -181,7 +258,13 @@ function zoneOver(name: string, ends: readonly [number, number]): ZoneObject {
 const isQueries = (report: ViewDocument): report is QueriesDocument =>
   report.kind === "summary" || report.kind === "interval";
 
-function Document({ shown: { report, history, zone } }: { shown: Shown }): VNode {
+interface DocumentProps {
+  shown: Shown;
+  filter: string;
+  onFilter: (filter: string) => void;
+}
+
+function Document({ shown: { report, history, zone, timeline, address }, ...own }: DocumentProps): VNode {
   const isHealth = report.kind === "page_status";
   if (!isHealth && !isQueries(report)) return <Page report={report} />;
   const end_ns = (isHealth ? report.now_ns : report.end_ns) ?? 0;
@@ -190,7 +273,7 @@ function Document({ shown: { report, history, zone } }: { shown: Shown }): VNode
   const clock = new Clock(zoneOver(zone, [start_ns, end_ns]), seconds(start_ns), seconds(end_ns));
   const about = { tool: "mongosonar", version, host, sources: [source], start_ns, end_ns };
   if (isHealth) return <HealthView status={report} about={about} clock={clock} />;
-  return <QueriesView report={report} about={about} clock={clock} />;
+  return <QueriesView report={report} about={about} clock={clock} timeline={timeline} by={address.by} {...own} />;
 }
 
 const Groupings = ({ address, go }: Controls) => (
@@ -198,7 +281,7 @@ const Groupings = ({ address, go }: Controls) => (
     <div>
       <span class="dim">rows by</span>
       {GROUPINGS.map((by) => (
-        <Choice key={by} to={{ ...address, by }} go={go} isChosen={by === address.by}>
+        <Choice key={by} to={{ ...address, by, filter: "" }} go={go} isChosen={by === address.by}>
           {by}
         </Choice>
       ))}
@@ -206,18 +289,26 @@ const Groupings = ({ address, go }: Controls) => (
   </nav>
 );
 
-const Comparisons = ({ address, go }: Controls) => (
-  <nav class="live" aria-label="Compared with">
-    <div>
-      <span class="dim">compared with</span>
-      {(Object.keys(COMPARISONS) as Comparison[]).map((against) => (
-        <Choice key={against} to={{ ...address, against }} go={go} isChosen={against === address.against}>
-          {COMPARISONS[against]}
-        </Choice>
-      ))}
-    </div>
-  </nav>
-);
+/** What is compared with; changes are always compared with something. */
+function Comparisons({ address, go, lacks }: Controls & { lacks: string }) {
+  const isChanges = address.view === "what-changed";
+  const chosen = isChanges && address.against === "" ? "before" : address.against;
+  return (
+    <nav class="live" aria-label="Compared with">
+      <div>
+        <span class="dim">compared with</span>
+        {(Object.keys(COMPARISONS) as Comparison[])
+          .filter((against) => against !== "" || !isChanges)
+          .map((against) => (
+            <Choice key={against} to={{ ...address, against }} go={go} isChosen={against === chosen}>
+              {COMPARISONS[against]}
+            </Choice>
+          ))}
+        {lacks !== "" && <span class="dim">{visible(lacks)}</span>}
+      </div>
+    </nav>
+  );
+}
 
 /** What can be chosen: what series are about, or the kinds of events that there are. */
 function kindsOf(report: ViewDocument | undefined): string[] {
@@ -230,7 +321,8 @@ const Search = ({ address, go, kinds }: Controls & { kinds: readonly string[] })
     <div>
       <input
         type="search"
-        placeholder="search"
+        class="filter"
+        placeholder="search ( / )"
         aria-label="Search words"
         value={address.filter}
         onChange={(event) => go({ ...address, filter: event.currentTarget.value.trim() })}
@@ -250,36 +342,6 @@ const Search = ({ address, go, kinds }: Controls & { kinds: readonly string[] })
   </nav>
 );
 
-interface Controls {
-  address: Address;
-  go: (next: Address) => void;
-}
-
-/** A link that changes what is shown, and that can be opened elsewhere or copied. */
-const Choice = ({
-  to,
-  go,
-  isChosen,
-  children,
-}: {
-  to: Address;
-  go: Controls["go"];
-  isChosen: boolean;
-  children: string;
-}) => (
-  <a
-    href={written(to)}
-    aria-current={isChosen ? "page" : undefined}
-    onClick={(event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      go(to);
-    }}
-  >
-    {children}
-  </a>
-);
-
 const Views = ({ address, go }: Controls) => (
   <div>
     {(Object.keys(VIEWS) as (keyof typeof VIEWS)[]).map((view) => (
@@ -294,58 +356,6 @@ const Views = ({ address, go }: Controls) => (
     ))}
   </div>
 );
-
-function Ranges({ address, go }: Controls): VNode {
-  const now = Date.now();
-  const { zone } = address;
-  const [first, last] = (span(address, now) ?? [now - HOUR_MS, now]).map((ms) => inputText(ms, zone)) as [
-    string,
-    string,
-  ];
-  const choose = (from: string, to: string) => {
-    const [begin, end] = [momentOf(from, zone), momentOf(to, zone)];
-    if (begin < end) go(between(address, begin, end));
-  };
-  return (
-    <div>
-      {RANGES.map((range) => (
-        <Choice
-          key={range}
-          to={{ ...address, from: `-${range}`, to: "" }}
-          go={go}
-          isChosen={address.to === "" && address.from === `-${range}`}
-        >
-          {range}
-        </Choice>
-      ))}
-      <button type="button" title="earlier ([)" onClick={() => go(moved(address, -1, Date.now()))}>
-        ◀
-      </button>
-      <input
-        type="datetime-local"
-        step="1"
-        aria-label="from"
-        value={first}
-        onChange={(event) => choose(event.currentTarget.value, last)}
-      />
-      <input
-        type="datetime-local"
-        step="1"
-        aria-label="to"
-        value={last}
-        onChange={(event) => choose(first, event.currentTarget.value)}
-      />
-      <button
-        type="button"
-        title="later (])"
-        disabled={address.to === ""}
-        onClick={() => go(moved(address, 1, Date.now()))}
-      >
-        ▶
-      </button>
-    </div>
-  );
-}
 
 /** Why there is nothing to see, and what helps. */
 function Trouble({ problem, stored, address, go }: Controls & { problem: Refused; stored: PageStatus | undefined }) {

@@ -1,15 +1,17 @@
 // The queries of a range, in rows by what was chosen.
 
 import { createContext, type VNode } from "preact";
-import { useContext } from "preact/hooks";
+import { useContext, useMemo } from "preact/hooks";
 
-import { type Column, latencyColumns } from "../parts/columns";
+import { type Column, latencyColumns, type MoreText, shown } from "../parts/columns";
 import { bytes, count, duration, percent, plural, visible } from "../parts/format";
+import { LaneCharts } from "../parts/lanes";
 import { Facts, Shell, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import type { Clock } from "../parts/time";
 import { seconds } from "../parts/time";
 import type { Grouping } from "./address";
+import { grouped } from "./groups";
 import type {
   About,
   NamedCounts,
@@ -19,9 +21,11 @@ import type {
   QueryNamespaceJson,
   QueryRowJson,
   QueryShapeJson,
+  TimelineReport,
 } from "../report";
 
 /** A row, whatever it is about: what others have is missing. */
+type ShapeRow = QueryRowJson & QueryShapeJson;
 type Row = QueryRowJson & Partial<QueryShapeJson & QueryNamespaceJson & QueryAppJson & QueryClientJson>;
 
 /** A namespace; the database alone where a command names no collection. */
@@ -56,7 +60,25 @@ const NAMES: Record<Grouping, Column<Row>[]> = {
     text("driver", ({ driver, driver_version }) => visible([driver, driver_version].filter(Boolean).join(" ")), 4),
   ],
   client: [text("client", ({ client, other }) => (other ? "all others" : visible(client ?? "-")), 0, true)],
+  command: [text("command", ({ command }) => command ?? "", 0, true)],
+  server: [text("server", ({ server }) => visible(server ?? ""), 0, true)],
 };
+
+/** The filter that finds the shapes of a row of others; undefined where none does. */
+export function filterOf(row: Row, by: Grouping): string | undefined {
+  const [column] = NAMES[by];
+  if (by === "shape" || row.other) return undefined;
+  const name = shown(column!, row);
+  // No quotes stand around quotes.
+  return name.includes('"') ? name : `${column!.name}:"${name}"`;
+}
+
+/** What is looked through beside the names of a row. */
+const words = ({ shape_id, apps, clients }: Row): MoreText => ({
+  ...(shape_id !== undefined && { id: [shape_id] }),
+  ...(apps && { application: apps.map(({ name, joined_late }) => applicationOf({ app: name, joined_late })) }),
+  ...(clients && { client: clients.map(({ address }) => visible(address)) }),
+});
 
 const FIGURES: Column<Row>[] = [
   {
@@ -79,8 +101,22 @@ const FIGURES: Column<Row>[] = [
     tone: ({ failed }) => ((failed ?? 0) > 0 ? "bad" : ""),
   },
   { name: "in flight", value: ({ in_flight }) => in_flight, format: count, rank: 5 },
-  { name: "sent", about: "bytes of replies", value: ({ response_bytes }) => response_bytes, format: bytes, rank: 5 },
-  { name: "received", about: "bytes of requests", value: ({ request_bytes }) => request_bytes, format: bytes, rank: 6 },
+  {
+    name: "sent",
+    about: "bytes of replies",
+    value: ({ response_bytes }) => response_bytes,
+    unit: "bytes",
+    format: bytes,
+    rank: 5,
+  },
+  {
+    name: "received",
+    about: "bytes of requests",
+    value: ({ request_bytes }) => request_bytes,
+    unit: "bytes",
+    format: bytes,
+    rank: 6,
+  },
   {
     name: "returned",
     about: "documents returned",
@@ -100,9 +136,14 @@ export const errorWords = (errors: NamedCounts | null): string =>
 /** A link to the view of the shape with this id. */
 export const LinkToShape = createContext<((shape: string) => VNode) | undefined>(undefined);
 
-function Detail({ row, clock }: { row: Row; clock: Clock }) {
+/** A link to the shapes that a filter finds. */
+export const LinkToShapes = createContext<((filter: string) => VNode) | undefined>(undefined);
+
+function Detail({ row, by, clock }: { row: Row; by: Grouping; clock: Clock }) {
   const linkToShape = useContext(LinkToShape);
-  const at = (ns: number | null) => (ns === null ? "" : clock.full(seconds(ns)));
+  const linkToShapes = useContext(LinkToShapes);
+  const filter = filterOf(row, by);
+  const at = (ns: number | null | undefined) => (ns == null ? "" : clock.full(seconds(ns)));
   const apps = (row.apps ?? []).map(
     (one) => `${applicationOf({ app: one.name, joined_late: one.joined_late })}: ${count(one.calls)}`,
   );
@@ -112,6 +153,7 @@ function Detail({ row, clock }: { row: Row; clock: Clock }) {
       kind="list"
       facts={[
         ["shape over time", row.shape_id && linkToShape?.(row.shape_id)],
+        ["its shapes", filter !== undefined && linkToShapes?.(filter)],
         ["first seen", at(row.first_seen)],
         ["last seen", at(row.last_seen)],
         ["errors", errorWords(row.errors)],
@@ -130,10 +172,18 @@ export interface QueriesProps {
   report: QueriesDocument;
   about: About;
   clock: Clock;
+  /** All queries over time; undefined if that is not known. */
+  timeline: TimelineReport | undefined;
+  by: Grouping;
+  filter: string;
+  onFilter: (filter: string) => void;
 }
 
-export function QueriesView({ report, about, clock }: QueriesProps) {
-  const by = report.by as Grouping;
+export function QueriesView({ report, about, clock, timeline, by, filter, onFilter }: QueriesProps) {
+  const rows = useMemo(
+    () => (by === "command" || by === "server" ? grouped(report.rows as ShapeRow[], by) : report.rows) as Row[],
+    [report, by],
+  );
   const left = report.rows_total - report.rows.length;
   const { totals } = report;
   const facts: [string, string][] = [
@@ -145,15 +195,19 @@ export function QueriesView({ report, about, clock }: QueriesProps) {
   return (
     <Shell title="Queries" about={about} clock={clock} facts={facts}>
       <Words tone="bad" lines={report.notes} />
+      {timeline && <LaneCharts report={timeline} clock={clock} group="queries" />}
       <Table<Row>
         key={by}
         name="queries"
-        rows={report.rows as Row[]}
+        rows={rows}
         columns={[...NAMES[by], ...FIGURES]}
-        filter={{ words: ({ shape_id }) => shape_id ?? "" }}
-        detail={(row) => <Detail row={row} clock={clock} />}
+        filter={{ words, text: filter, commit: onFilter }}
+        document={(rows) => ({ ...report, by, rows })}
+        detail={(row) => <Detail row={row} by={by} clock={clock} />}
       />
-      {left > 0 && <p class="dim">and {plural(left, "more row")}, with less load</p>}
+      {left > 0 && (
+        <p class="dim">and {plural(left, "more row")}, with less load, which the filter does not look through</p>
+      )}
     </Shell>
   );
 }

@@ -223,6 +223,7 @@ function FileCharts({ picture, file, by }: { picture: FilePictureJson; file: IoF
   );
   const time = {
     name: "time since the first access",
+    shared: true,
     show: (at: number) => `after ${duration(at * 1e9)}`,
     ticks: (min: number, max: number, most: number) =>
       linearTicks(min, max, most, (at, more) => brief(duration(at * 1e9, more))),

@@ -4,7 +4,9 @@ import { useMemo, useState } from "preact/hooks";
 
 import { GapList, gapSummary } from "../parts/changes";
 import { Chart, type Range, type Series } from "../parts/chart";
+import { useEarlier } from "../parts/earlier";
 import { count, plural, visible } from "../parts/format";
+import { ShowOnly } from "../parts/lanes";
 import { colour, COLOURS } from "../parts/palette";
 import { Shell, Words } from "../parts/shell";
 import { timeAxis } from "../parts/ticks";
@@ -29,6 +31,19 @@ export function lineName({ name, server, address, metric }: StoredSeriesJson): s
   return [place, visible(name)].filter(Boolean).join(" ") || visible(metric);
 }
 
+/** The values of the same series in another document. */
+export const sameSeries =
+  ({ subject, metric, name, server, address }: StoredSeriesJson) =>
+  ({ series }: AllSeriesReport): readonly (number | null)[] | undefined =>
+    series.find(
+      (one) =>
+        one.metric === metric &&
+        one.name === name &&
+        one.subject === subject &&
+        one.server === server &&
+        one.address === address,
+    )?.values;
+
 export function SeriesPage({ report }: { report: AllSeriesReport }) {
   const { about, zone, series, left_out } = report;
   const clock = useMemo(() => new Clock(zone, seconds(about.start_ns ?? 0), seconds(about.end_ns ?? 0)), [report]);
@@ -36,11 +51,13 @@ export function SeriesPage({ report }: { report: AllSeriesReport }) {
   const [range, setRange] = useState<Range | null>(null);
   const xs = useMemo(() => xsOf(extent, series[0]?.values.length ?? 1), [report]);
   const metrics = useMemo(() => byMetric(series), [report]);
+  const earlier = useEarlier("all_series", xs);
   return (
     <Shell title="Internals" about={about} clock={clock} facts={[["series", count(series.length)]]}>
       <Words tone="bad" lines={gapSummary(report.gaps, clock)} />
       {series.length === 0 && <p class="dim">No series of this time fits.</p>}
       {left_out > 0 && <p class="dim">{plural(left_out, "more series")} left out: search for what you look for.</p>}
+      <ShowOnly range={range} clock={clock} />
       <div class="charts timeline">
         {metrics.map((of) => {
           const [first] = of as [StoredSeriesJson];
@@ -51,9 +68,12 @@ export function SeriesPage({ report }: { report: AllSeriesReport }) {
               x={timeAxis(clock)}
               y={{ name: axis(first), show: show(first) }}
               xs={xs}
-              series={of
-                .slice(0, COLOURS.length)
-                .map((one, at): Series => ({ name: lineName(one), colour: colour(at), values: one.values }))}
+              series={of.slice(0, COLOURS.length).map((one, at): Series => ({
+                name: lineName(one),
+                colour: colour(at),
+                values: one.values,
+                ...earlier(sameSeries(one)),
+              }))}
               extent={extent}
               range={range}
               onRange={setRange}

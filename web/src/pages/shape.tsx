@@ -5,7 +5,9 @@ import { useMemo, useState } from "preact/hooks";
 import { GapList, gapSummary } from "../parts/changes";
 import { Chart, type Layer, type Range } from "../parts/chart";
 import { logShare } from "../parts/density";
+import { useEarlier } from "../parts/earlier";
 import { brief, count, duration, plural, visible } from "../parts/format";
+import { ShowOnly } from "../parts/lanes";
 import { Shell, Words } from "../parts/shell";
 import { logTicks, timeAxis } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
@@ -55,6 +57,12 @@ export function heatMap({ parts, bounds_ns }: ShapeHistory, [from, to]: Range): 
   };
 }
 
+/** Operations a second in each part; null where nothing was observed. */
+export const rate =
+  (field: "calls" | "failed") =>
+  ({ parts }: ShapeHistory): (number | null)[] =>
+    parts.map((part) => (part.observed_s > 0 ? part[field] / part.observed_s : null));
+
 export function ShapePage({ report }: { report: ShapeHistory }) {
   const { about, zone, parts, calls, failed } = report;
   const clock = useMemo(() => new Clock(zone, seconds(about.start_ns ?? 0), seconds(about.end_ns ?? 0)), [report]);
@@ -62,8 +70,7 @@ export function ShapePage({ report }: { report: ShapeHistory }) {
   const [range, setRange] = useState<Range | null>(null);
   const xs = useMemo(() => xsOf(extent, parts.length), [report]);
   const layer = useMemo(() => heatMap(report, extent), [report]);
-  const rate = (field: "calls" | "failed") =>
-    parts.map((part) => (part.observed_s > 0 ? part[field] / part.observed_s : null));
+  const earlier = useEarlier("shape", xs);
   const shared = { x: timeAxis(clock), xs, extent, range, onRange: setRange };
   return (
     <Shell
@@ -79,6 +86,7 @@ export function ShapePage({ report }: { report: ShapeHistory }) {
     >
       <Words tone="bad" lines={gapSummary(report.gaps, clock)} />
       <pre>{visible(report.typed)}</pre>
+      <ShowOnly range={range} clock={clock} />
       <div class="lists">
         <Chart
           {...shared}
@@ -89,7 +97,12 @@ export function ShapePage({ report }: { report: ShapeHistory }) {
             show: (ns) => duration(ns),
             ticks: (min, max, most) => logTicks(min, max, most, 10, (ns) => brief(duration(ns))),
           }}
-          series={QUANTILES.map(([name, colour]) => ({ name, colour, values: parts.map((part) => part[name]) }))}
+          series={QUANTILES.map(([name, colour]) => ({
+            name,
+            colour,
+            values: parts.map((part) => part[name]),
+            ...earlier(({ parts }) => parts.map((part) => part[name])),
+          }))}
           layer={layer}
           height={320}
           note="A cell is the darker the more operations it holds."
@@ -99,8 +112,17 @@ export function ShapePage({ report }: { report: ShapeHistory }) {
           title="Operations per second"
           y={{ name: "per second", show: (value, more) => `${count(value, more)}/s` }}
           series={[
-            { name: "operations", colour: "#3b7dd8", values: rate("calls") },
-            ...(failed > 0 ? [{ name: "failed operations", colour: "#d64545", values: rate("failed") }] : []),
+            { name: "operations", colour: "#3b7dd8", values: rate("calls")(report), ...earlier(rate("calls")) },
+            ...(failed > 0
+              ? [
+                  {
+                    name: "failed operations",
+                    colour: "#d64545",
+                    values: rate("failed")(report),
+                    ...earlier(rate("failed")),
+                  },
+                ]
+              : []),
           ]}
           height={200}
         />

@@ -6,6 +6,7 @@ import { GapList, gapSummary } from "../parts/changes";
 import { Chart, type Range, type Series } from "../parts/chart";
 import type { Column } from "../parts/columns";
 import { bytes, count, duration, percent, visible } from "../parts/format";
+import { ShowOnly } from "../parts/lanes";
 import { colour } from "../parts/palette";
 import { Shell, Words } from "../parts/shell";
 import { Table } from "../parts/table";
@@ -72,6 +73,7 @@ export function WaitsPage({ report }: { report: WaitsReport }) {
         </p>
       ) : (
         <div class="lists">
+          <ShowOnly range={range} clock={clock} />
           <Chart
             {...shared}
             title="What operations did"

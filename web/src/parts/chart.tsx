@@ -1,11 +1,13 @@
 // A chart: uPlot with our axes, zoom, pan, cross-hair, legend and keyboard. What is shown of the x axis belongs to the
 // caller, so that several charts move together.
 
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { createContext } from "preact";
+import { useContext, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 
+import { ComparedWith, difference } from "./earlier";
 import { letters, useMotion } from "./motion";
-import { options, type Reading } from "./plot";
+import { moveCursor, options, type Reading } from "./plot";
 import type { Ticks } from "./ticks";
 import { clampRange, zoomed } from "./zoom";
 
@@ -19,6 +21,8 @@ export interface Axis {
   show: (value: number, more?: number) => string;
   /** A base makes it logarithmic. */
   log?: number;
+  /** All charts of the page with such an axis have one cross-hair. */
+  shared?: boolean;
   /** Ticks from `min` to `max`, at most about `most`. By default by scale, with `show`. */
   ticks?: (min: number, max: number, most: number) => Ticks;
 }
@@ -33,6 +37,10 @@ export interface Series {
   dots?: boolean;
   /** A longer name, shown when it is pointed at. */
   about?: string;
+  /** The same at an earlier time, drawn behind it. */
+  earlier?: readonly (number | null)[];
+  /** It stands behind the others. */
+  muted?: boolean;
 }
 
 /** Something drawn by hand, below the lines. */
@@ -48,7 +56,14 @@ export interface Layer {
 export interface Mark {
   at: number;
   name: string;
+  /** What the cross-hair says of it; its name where it is left out. */
+  about?: string;
 }
+
+const NO_MARKS: readonly Mark[] = [];
+
+/** What happened meanwhile: marks of all charts over time that have none of their own. */
+export const EventMarks = createContext(NO_MARKS);
 
 export interface ChartProps {
   title: string;
@@ -117,15 +132,22 @@ function bounds(props: ChartProps, values: readonly (readonly (number | null)[])
 export function Chart(props: ChartProps) {
   const holder = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  const events = useContext(EventMarks);
+  const marks = props.marks ?? (props.x.shared ? events : NO_MARKS);
   const latest = useRef(props);
-  latest.current = props;
+  latest.current = { ...props, marks };
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
-  const [cursor, setCursor] = useState<Reading>({ at: null, x: null, words: null });
+  const [cursor, setCursor] = useState<Reading>({ at: null, x: null, words: "" });
   const { theme, width } = useMotion(holder);
+  const [said, say] = useState("");
+  const pause = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  useEffect(() => () => clearTimeout(pause.current), []);
 
   const visible = props.series.filter((series) => !hidden.has(series.name));
+  const compared = useContext(ComparedWith)?.words;
+  const before = hidden.has(EARLIER) ? [] : visible.flatMap(behind);
   // The highest is drawn first and the others over it.
-  const drawn = props.stacked ? [...visible].reverse() : visible;
+  const drawn = props.stacked ? [...visible].reverse() : [...before, ...visible];
   const lines = props.stacked
     ? stack(visible.map((series) => series.values)).reverse()
     : drawn.map((series) => series.values);
@@ -145,7 +167,7 @@ export function Chart(props: ChartProps) {
       made.destroy();
     };
     // Colours are read when it is made.
-  }, [shape, theme, width, props.height]);
+  }, [shape, theme, width, props.height, marks.length > 0]);
 
   // Before the next frame, or a page that is printed would miss it.
   useLayoutEffect(() => {
@@ -160,7 +182,7 @@ export function Chart(props: ChartProps) {
     props.xs,
     props.series,
     props.layer,
-    props.marks,
+    marks,
     hidden,
     range[0],
     range[1],
@@ -170,6 +192,7 @@ export function Chart(props: ChartProps) {
     theme,
     width,
     props.height,
+    marks.length > 0,
   ]);
 
   const move = (change: (range: Range) => Range | null) => {
@@ -182,8 +205,8 @@ export function Chart(props: ChartProps) {
     const pan = (part: number) => move(([from, to]) => [from + span * part, to + span * part]);
     const zoom = (factor: number) => move((range) => zoomed(range, cursor.x ?? middle(), factor));
     const actions: Record<string, () => void> = {
-      ArrowLeft: () => (event.shiftKey ? step(-1) : pan(-0.2)),
-      ArrowRight: () => (event.shiftKey ? step(1) : pan(0.2)),
+      ArrowLeft: () => (event.shiftKey ? pan(-0.2) : step(-1)),
+      ArrowRight: () => (event.shiftKey ? pan(0.2) : step(1)),
       "+": () => zoom(0.5),
       "=": () => zoom(0.5),
       "-": () => zoom(2),
@@ -203,7 +226,11 @@ export function Chart(props: ChartProps) {
     if (!made) return;
     const at = Math.min(Math.max((cursor.at ?? (by > 0 ? -1 : props.xs.length)) + by, 0), props.xs.length - 1);
     const x = props.xs[at];
-    if (x !== undefined) made.setCursor({ left: made.valToPos(x, "x"), top: made.over.clientHeight / 2 });
+    if (x === undefined) return;
+    moveCursor(made, made.valToPos(x, "x"));
+    // Who holds the key hears the value at which it is released.
+    clearTimeout(pause.current);
+    pause.current = setTimeout(() => say(heard.current()), QUIET_MS);
   };
   const toggle = (name: string, alone: boolean) => {
     const others = props.series.filter((series) => series.name !== name).map((series) => series.name);
@@ -214,7 +241,11 @@ export function Chart(props: ChartProps) {
     });
   };
   const at = cursor.at;
-  const zoomTitle = "Drag to zoom, Shift and drag to pan, double click for all; arrows, + and - and 0 on the keyboard";
+  const reading = cursor.x === null ? "" : [props.x.show(cursor.x), cursor.words].filter(Boolean).join(" · ");
+  const heard = useRef<() => string>(() => "");
+  heard.current = () => spoken(reading, visible, at, props.y);
+  const zoomTitle =
+    "Drag to zoom, Shift and drag to pan, double click for all; arrows read values, with Shift they pan, + and - and 0 zoom";
   return (
     <figure class="chart">
       <figcaption>
@@ -232,9 +263,10 @@ export function Chart(props: ChartProps) {
         </span>
       </figcaption>
       <p class="reading" aria-live="off">
-        {cursor.x === null
-          ? `${props.y.name} over ${props.x.name}`
-          : [props.x.show(cursor.x), cursor.words].filter(Boolean).join(" · ")}
+        {reading || `${props.y.name} over ${props.x.name}`}
+      </p>
+      <p class="heard" role="status">
+        {said}
       </p>
       <div
         class="plot"
@@ -259,9 +291,23 @@ export function Chart(props: ChartProps) {
                 <i class={series.dashed ? "dashed" : ""} style={{ color: series.colour }} />
                 <span>{series.name}</span>
                 {at !== null && <b>{valueAt(series, at, props.y)}</b>}
+                {at !== null && series.earlier && <small>{differenceAt(series, at, props.y)}</small>}
               </button>
             </li>
           ))}
+          {compared !== undefined && props.series.some(({ earlier }) => earlier) && (
+            <li>
+              <button
+                type="button"
+                aria-pressed={!hidden.has(EARLIER)}
+                title="The dashed lines. Click to hide or show them."
+                onClick={() => toggle(EARLIER, false)}
+              >
+                <i class="dashed" />
+                <span>{compared}</span>
+              </button>
+            </li>
+          )}
         </ul>
       )}
       {props.note && <p class="dim">{props.note}</p>}
@@ -269,7 +315,32 @@ export function Chart(props: ChartProps) {
   );
 }
 
+/** How long the cross-hair stays where it is until its values are spoken, in milliseconds. */
+const QUIET_MS = 600;
+/** Of how many series the values are spoken: nobody listens to more. */
+const MAX_SPOKEN = 4;
+
+/** What is said of a place to those who do not see it. */
+export function spoken(reading: string, series: readonly Series[], at: number | null, axis: Axis): string {
+  if (at === null) return reading;
+  const values = series
+    .slice(0, MAX_SPOKEN)
+    .map((one) => [one.name, valueAt(one, at, axis), differenceAt(one, at, axis)].filter(Boolean).join(" "));
+  const more = series.length - values.length;
+  return `${reading}: ${values.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
+}
+
 const heightOf = (height = 260): number => Math.round((height * letters()) / 12.5);
+
+/** What the lines of an earlier time are hidden by; no series has this name. */
+const EARLIER = "\0";
+
+/** The line of an earlier time behind that of a series. */
+const behind = ({ earlier, ...series }: Series): Series[] =>
+  earlier ? [{ ...series, name: EARLIER + series.name, values: earlier, dashed: true, muted: true }] : [];
+
+const differenceAt = ({ values, earlier }: Series, at: number, axis: Axis): string =>
+  difference(values[at], earlier?.[at], axis.show);
 
 function valueAt(series: Series, at: number, axis: Axis): string {
   const value = series.values[at];

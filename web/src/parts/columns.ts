@@ -9,6 +9,8 @@ export interface Column<Row> {
   about?: string;
   /** What it is sorted by. What is not known sorts last, either way. */
   value: (row: Row) => number | string | null | undefined;
+  /** The unit of the value; none for counts and texts. */
+  unit?: string;
   /** How a figure is shown, with its unit. */
   format?: (value: number | null) => string;
   /** What is shown where that does not follow from the value; the value itself where both are left out. */
@@ -38,6 +40,7 @@ export const latencyColumns = <Row>(
   (Object.entries(ranks) as [Latency, number][]).map(([name, rank]) => ({
     name,
     value: (row) => of(row)[name],
+    unit: "ns",
     format: duration,
     rank,
   }));
@@ -74,19 +77,56 @@ export function sorted<Row>(rows: readonly Row[], column: Column<Row>, descendin
     .map((entry) => entry.row);
 }
 
-/** Rows that hold a text somewhere; case does not matter. */
+/** Texts that are looked through beside the columns of text: by names, if somebody may look through one of them alone. */
+export type MoreText = string | Record<string, readonly string[]>;
+
+/**
+ * Rows that hold a text somewhere; case does not matter. `command:find` holds it in what has that name, and
+ * `command:"find"` is exactly that there.
+ */
 export function filtered<Row>(
   rows: readonly Row[],
   columns: readonly Column<Row>[],
   needle: string,
-  more?: (row: Row) => string,
+  more: (row: Row) => MoreText = () => "",
 ): Row[] {
-  const text = needle.trim().toLowerCase();
-  if (!text) return [...rows];
+  const texts = columns.filter((column) => column.text);
+  const fieldsOf = (row: Row): Record<string, readonly string[]> => {
+    const others = more(row);
+    const own = Object.fromEntries(texts.map((column) => [column.name, [shown(column, row)]]));
+    return { ...own, ...(typeof others === "string" ? { "": [others] } : others) };
+  };
+  const known = rows.length > 0 ? fieldsOf(rows[0]!) : {};
+  const named: [name: string, fits: (text: string) => boolean][] = [];
+  const text = needle
+    .toLowerCase()
+    .replace(/(\w+):("([^"]*)"|\S+)/g, (whole, name: string, part: string, exact?: string) => {
+      if (!Object.hasOwn(known, name)) return whole;
+      named.push([name, (text) => (exact === undefined ? text.includes(part) : text === exact)]);
+      return "";
+    })
+    .trim();
+  if (!text && named.length === 0) return [...rows];
   return rows.filter((row) => {
-    const cells = columns.filter((column) => column.text).map((column) => shown(column, row));
-    return [...cells, more?.(row) ?? ""].join(" ").toLowerCase().includes(text);
+    const fields = fieldsOf(row);
+    return (
+      named.every(([name, fits]) => fields[name]?.some((text) => fits(text.toLowerCase()))) &&
+      Object.values(fields).flat().join(" ").toLowerCase().includes(text)
+    );
   });
+}
+
+/** All columns of some rows as CSV (RFC 4180): figures as they are, and no text that a spreadsheet would compute. */
+export function csv<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {
+  const cell = (value: number | string | null | undefined) => {
+    const text = typeof value === "string" ? value.replace(/^[=+@\t\r-]/, "'$&") : String(value ?? "");
+    return /[",\r\n]|^ | $/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const heads = columns.map(({ name, unit }) => (unit ? `${name} (${unit})` : name));
+  const lines = rows.map((row) =>
+    columns.map((column) => (column.text ? shown(column, row) : column.value(row))).map(cell),
+  );
+  return [heads.map(cell), ...lines].map((line) => line.join(",") + "\r\n").join("");
 }
 
 /** Characters that a column needs, by its heading and its first rows. */

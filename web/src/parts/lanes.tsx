@@ -5,6 +5,7 @@ import { useContext, useMemo, useState } from "preact/hooks";
 
 import type { EventJson, LaneJson, TimelineReport } from "../report";
 import { Chart, type Mark, type Range, type Series } from "./chart";
+import { useEarlier } from "./earlier";
 import { plural, visible } from "./format";
 import { colour } from "./palette";
 import { Table } from "./table";
@@ -45,6 +46,15 @@ export function charts(lanes: readonly LaneJson[]): [title: string, lanes: LaneJ
   });
 }
 
+/** The values of the same lane in another timeline. The title says whether it is of the wire or of the log. */
+export const sameLane =
+  ({ group, id, title, server, address }: LaneJson) =>
+  ({ lanes }: TimelineReport): readonly (number | null)[] | undefined =>
+    lanes.find(
+      (one) =>
+        one.group === group && one.id === id && one.title === title && one.server === server && one.address === address,
+    )?.values;
+
 /** Why a group has no chart. */
 export const withoutLanes = ({
   lanes,
@@ -60,26 +70,31 @@ export const withoutLanes = ({
 /** What a page does with a part of its time that somebody has zoomed into; undefined where it can show no other time. */
 export const ChooseRange = createContext<((seconds: Range) => void) | undefined>(undefined);
 
-export function TimelineView({ report, clock }: { report: TimelineReport; clock: Clock }) {
+/** Shows only what somebody has zoomed into, in all views. */
+export function ShowOnly({ range, clock }: { range: Range | null; clock: Clock }) {
+  const choose = useContext(ChooseRange);
+  return choose && range ? (
+    <p>
+      <button type="button" onClick={() => choose(range)}>
+        show only {clock.full(range[0])} to {clock.time(range[1])}
+      </button>
+    </p>
+  ) : null;
+}
+
+/** The charts of a timeline, those of one group or of all. */
+export function LaneCharts({ report, clock, group }: { report: TimelineReport; clock: Clock; group?: string }) {
   const extent = span(report.about);
   const [range, setRange] = useState<Range | null>(null);
-  const choose = useContext(ChooseRange);
   const xs = useMemo(() => xsOf(extent, report.parts), [report]);
-  const marks = useMemo(
-    () => report.events.map(({ time_ns, kind }): Mark => ({ at: seconds(time_ns), name: kind.replaceAll("_", " ") })),
-    [report],
-  );
+  const earlier = useEarlier("timeline", xs);
+  const marks = useMemo(() => report.events.map(markOf), [report]);
+  const lanes = report.lanes.filter((lane) => group === undefined || lane.group === group);
   return (
     <>
-      {choose && range && (
-        <p>
-          <button type="button" onClick={() => choose(range)}>
-            show only {clock.full(range[0])} to {clock.time(range[1])}
-          </button>
-        </p>
-      )}
+      <ShowOnly range={range} clock={clock} />
       <div class="charts timeline">
-        {charts(report.lanes).map(([title, lanes]) => (
+        {charts(lanes).map(([title, lanes]) => (
           <Chart
             key={`${lanes[0]!.group} ${lanes[0]!.unit}`}
             title={title}
@@ -90,6 +105,7 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
               name: laneName(lane),
               colour: colour(at),
               values: lane.values,
+              ...earlier(sameLane(lane)),
             }))}
             marks={marks}
             extent={extent}
@@ -99,6 +115,21 @@ export function TimelineView({ report, clock }: { report: TimelineReport; clock:
           />
         ))}
       </div>
+    </>
+  );
+}
+
+/** An event as a mark. */
+export const markOf = ({ time_ns, kind, sentence }: EventJson): Mark => ({
+  at: seconds(time_ns),
+  name: kind.replaceAll("_", " "),
+  about: visible(sentence),
+});
+
+export function TimelineView({ report, clock }: { report: TimelineReport; clock: Clock }) {
+  return (
+    <>
+      <LaneCharts report={report} clock={clock} />
       {withoutLanes(report).map((line) => (
         <p key={line} class="dim">
           {line}

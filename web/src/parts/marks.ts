@@ -19,11 +19,7 @@ export function drawBelow(plot: uPlot, props: ChartProps) {
   ctx.textAlign = "left";
   ctx.lineWidth = devicePixelRatio;
   ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
-  const marks = (props.marks ?? []).map((mark) => ({
-    name: mark.name,
-    left: plot.valToPos(mark.at, "x", true),
-    width: ctx.measureText(mark.name).width,
-  }));
+  const marks = (props.marks ?? []).map(({ at, name }) => ({ name, left: plot.valToPos(at, "x", true) }));
   for (const { left } of marks) {
     ctx.beginPath();
     ctx.moveTo(left, bbox.top);
@@ -37,27 +33,68 @@ export function drawBelow(plot: uPlot, props: ChartProps) {
   ctx.font = `${letters() * devicePixelRatio}px system-ui, sans-serif`;
   ctx.textBaseline = "bottom";
   ctx.textAlign = "left";
-  const ends: Range = [bbox.left, bbox.left + bbox.width];
-  placeNames(marks, ends, 8 * devicePixelRatio).forEach((left, at) => {
-    if (left !== null) ctx.fillText(marks[at]!.name, left, bbox.top - 2 * devicePixelRatio);
-  });
+  const room: Room = {
+    ends: [bbox.left, bbox.left + bbox.width],
+    gap: 8 * devicePixelRatio,
+    measure: (text) => ctx.measureText(text).width,
+  };
+  for (const { text, left } of placeLabels(marks, room)) ctx.fillText(text, left, bbox.top - 2 * devicePixelRatio);
   ctx.restore();
 }
 
-/** Where the names of marks begin, so that none lies on another one or beyond the ends; null for those without room. */
-export function placeNames(
-  marks: readonly { left: number; width: number }[],
-  [first, last]: Range,
-  gap: number,
-): (number | null)[] {
-  let free = first;
-  return marks.map(({ left, width }) => {
-    const at = Math.min(left, last - width);
-    if (left < first || left > last || at < free) return null;
-    free = at + width + gap;
-    return at;
-  });
+/** Where labels may stand. */
+export interface Room {
+  ends: Range;
+  /** Between two labels, at least. */
+  gap: number;
+  measure: (text: string) => number;
 }
+
+/** A name, and how many marks beside it have no room for theirs: `index drop +2`. */
+export interface Label {
+  text: string;
+  left: number;
+  width: number;
+}
+
+/** Labels of marks from left to right, of which none lies on another one or beyond the ends. */
+export function placeLabels(marks: readonly { name: string; left: number }[], { ends, gap, measure }: Room): Label[] {
+  const [first, last] = ends;
+  const inside = marks.filter(({ left }) => left >= first && left <= last).sort((a, b) => a.left - b.left);
+  const labels: Label[] = [];
+  const free = (count: number) => (count > 0 ? labels[count - 1]!.left + labels[count - 1]!.width + gap : first);
+  // The mark of the last label, and how many others it stands for.
+  let [owner, more] = [inside[0], 0];
+  for (const mark of inside) {
+    // A mark below a label belongs to it, even if its own label would find room further left.
+    const isOwn = labels.length === 0 || mark.left >= free(labels.length);
+    const width = measure(mark.name);
+    const left = Math.min(mark.left, last - width);
+    if (isOwn && left >= free(labels.length)) {
+      labels.push({ text: mark.name, left, width });
+      [owner, more] = [mark, 0];
+    } else if (labels.length > 0) {
+      more++;
+      const text = `${owner!.name} +${more}`;
+      const width = measure(text);
+      const left = Math.min(owner!.left, last - width);
+      // At the right end there may be no room to count it.
+      if (left >= free(labels.length - 1)) labels[labels.length - 1] = { text, left, width };
+    }
+  }
+  return labels;
+}
+
+/** What the marks near a place say, in pixels: those that have a sentence with it. */
+export function wordsOfMarks(plot: uPlot, left: number, marks: readonly Mark[] = []): string[] {
+  const near = marks.filter(({ at }) => Math.abs(plot.valToPos(at, "x") - left) <= REACH_PX);
+  const words = near.slice(0, MAX_NEAR).map(({ name, about }) => about ?? name);
+  return near.length > MAX_NEAR ? [...words, `and ${near.length - MAX_NEAR} more events`] : words;
+}
+
+/** How near the cross-hair must be to a mark, and how many marks it names at most. */
+const REACH_PX = 6;
+const MAX_NEAR = 3;
 
 /** Draws a horizontal line above everything else. */
 export function drawLevel({ ctx, bbox, valToPos }: uPlot, level: Mark | undefined) {

@@ -4,16 +4,31 @@ import uPlot from "uplot";
 
 import type { Axis, ChartProps, Range, Series } from "./chart";
 import { brief } from "./format";
-import { drawBelow, drawLevel } from "./marks";
+import { drawBelow, drawLevel, wordsOfMarks } from "./marks";
 import { css, letters } from "./motion";
 import { linearTicks, logTicks, type Ticks } from "./ticks";
 import { clampRange, pan, wheel } from "./zoom";
 
-/** What the cross-hair is at: which value, its place on the x axis, and what the layer says there. */
+/** What the cross-hair is at: which value, its place on the x axis, and what the layer and the marks say there. */
 export interface Reading {
   at: number | null;
   x: number | null;
-  words: string | null;
+  words: string;
+}
+
+/** Charts over the same time have one cross-hair: at the same value of the x axis, without a height. */
+const SHARED: uPlot.Cursor.Sync = {
+  key: "x",
+  scales: ["x", "y"],
+  match: [() => true, () => false],
+  filters: { pub: (type) => type === "mousemove", sub: () => true },
+};
+
+/** Moves the cross-hair of a chart, and of those that share it, to a place in pixels. */
+export function moveCursor(plot: uPlot, left: number) {
+  // The type lacks the last argument, which publishes it.
+  const move = plot.setCursor as (place: { left: number; top: number }, fire: boolean, publish: boolean) => void;
+  move({ left, top: plot.over.clientHeight / 2 }, true, true);
 }
 
 /** The options of uPlot for a chart; `read` is called with what is under the cross-hair. */
@@ -65,6 +80,7 @@ export function options(
     width: props().stacked || series.kind === "bars" ? 0 : 2,
     ...(props().stacked || series.kind === "bars" ? { fill: series.colour } : {}),
     ...(series.dashed ? { dash: [6, 4] } : {}),
+    ...(series.muted ? { alpha: 0.5, width: 1.5 } : {}),
     ...pathsOf(series, props().stacked ?? false),
     points: {
       show: series.dots ?? false,
@@ -87,6 +103,7 @@ export function options(
     cursor: {
       drag: { x: true, y: false, setScale: false, dist: 5 },
       points: { show: !props().stacked && drawn.every((series) => series.kind !== "bars"), size: 8 },
+      ...(props().x.shared ? { sync: SHARED } : {}),
       bind: {
         dblclick: () => () => {
           props().onRange(null);
@@ -125,8 +142,10 @@ export function options(
       setCursor: [
         (self) => {
           const { left, top, idx } = self.cursor;
-          if (left == null || top == null || left < 0) return read({ at: null, x: null, words: null });
-          const words = props().layer?.read(self, left, top) ?? null;
+          if (left == null || top == null || left < 0) return read({ at: null, x: null, words: "" });
+          // The cross-hair of another chart has no height here.
+          const picture = top < 0 ? null : props().layer?.read(self, left, top);
+          const words = [picture, ...wordsOfMarks(self, left, props().marks)].filter(Boolean).join(" · ");
           const steps = props().stacked && drawn.every((series) => series.kind !== "bars");
           const value = self.posToVal(left, "x");
           // A step goes from its beginning to the next one.

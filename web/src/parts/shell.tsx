@@ -1,11 +1,11 @@
 // What every page has: its title, where its figures are from, colours, keys, licences.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useRef, useState } from "preact/hooks";
 
 import type { About } from "../report";
 import { duration, visible } from "./format";
-import { isTyping } from "./keys";
+import { isTyping, type KeyWords, MoreKeys } from "./keys";
 import { setTheme, type Theme } from "./motion";
 import { type Clock, seconds, utc } from "./time";
 
@@ -38,9 +38,9 @@ export const Facts = ({ facts, kind }: { facts: readonly Fact[]; kind: "facts" |
   </dl>
 );
 
-const KEYS: [keys: string, what: string][] = [
+const KEYS: KeyWords[] = [
   ["Tab", "to the next chart, heading or row"],
-  ["← →", "in a chart: pan; with Shift: move the cross-hair"],
+  ["← →", "in a chart: move the cross-hair of all charts; with Shift: pan"],
   ["+ − 0", "in a chart: zoom in, zoom out, show all"],
   ["drag", "in a chart: zoom; with Shift: pan; double click: show all"],
   ["Ctrl wheel", "in a chart: zoom"],
@@ -65,6 +65,7 @@ export function spanText(first: number, last: number, clock: Clock): string {
 export function Shell(props: ShellProps) {
   const [theme, choose] = useState<Theme>("system");
   const keys = useRef<HTMLDialogElement>(null);
+  const more = useContext(MoreKeys);
   const { about, facts = [], clock = utc() } = props;
   const change = (theme: Theme) => {
     choose(theme);
@@ -147,7 +148,7 @@ export function Shell(props: ShellProps) {
       <dialog ref={keys} onClick={(event) => event.target === keys.current && keys.current?.close()}>
         <h2>Keys</h2>
         <dl class="keys">
-          {KEYS.map(([key, what]) => (
+          {[...KEYS, ...more].map(([key, what]) => (
             <div key={key}>
               <dt>
                 <kbd>{key}</kbd>

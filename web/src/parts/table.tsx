@@ -1,12 +1,14 @@
 // A table that sorts, filters, leaves out what is empty, and never pushes its main column off the screen.
 
 import type { ComponentChildren } from "preact";
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { type Column, charactersOf, filtered, isEmpty, layout, shown, sorted } from "./columns";
+import { type Column, charactersOf, csv, filtered, isEmpty, layout, type MoreText, shown, sorted } from "./columns";
 import { useMotion } from "./motion";
+import { beginnings, rowsBetween } from "./rows";
+import { save } from "./save";
 
-/** Rows that are shown at first, and that "more" adds. */
+/** Up to so many rows, all are drawn; of more only those in sight. Paper has so many. */
 const PAGE = 200;
 /** Up to this many characters, margins included, a text stays on one line. */
 const SHORT = 20;
@@ -18,8 +20,13 @@ export interface TableProps<Row> {
   /** The column it is sorted by at first; as the rows come where it is left out. */
   by?: string;
   ascending?: boolean;
-  /** With a box to filter by. `words` are looked through beside the columns of text. */
-  filter?: { words?: (row: Row) => string };
+  /**
+   * With a box to filter by. `words` are looked through beside the columns of text. `text` is what it holds at first, and
+   * `commit` takes what was typed.
+   */
+  filter?: { words?: (row: Row) => MoreText; text?: string; commit?: (text: string) => void };
+  /** With buttons that save the rows that are shown; the document of these rows. */
+  document?: (rows: readonly Row[]) => unknown;
   /** What is shown below a row that was chosen. */
   detail?: (row: Row) => ComponentChildren;
   chosen?: Row | null;
@@ -35,7 +42,7 @@ export function Table<Row>(props: TableProps<Row>) {
   const { width } = useMotion(holder);
   const [order, setOrder] = useState({ by: props.by ?? "", descending: !props.ascending });
   const [needle, setNeedle] = useState("");
-  const [most, setMost] = useState(PAGE);
+  useLayoutEffect(() => setNeedle(props.filter?.text ?? ""), [props.filter?.text]);
   const [asked, setAsked] = useState<ReadonlySet<string>>(new Set());
   const [own, setOwn] = useState<Row | null>(null);
   const chosen = props.chosen === undefined ? own : props.chosen;
@@ -69,6 +76,7 @@ export function Table<Row>(props: TableProps<Row>) {
     return by ? sorted(rows, by, order.descending) : rows;
   }, [props.rows, props.columns, needle, by, order.descending]);
 
+  const drawn = useDrawnRows(list.length, width);
   const places = useMemo(() => new Map(props.rows.map((row, at) => [row, at])), [props.rows]);
   const sort = (column: Column<Row>) =>
     setOrder((before) => ({
@@ -124,9 +132,28 @@ export function Table<Row>(props: TableProps<Row>) {
             aria-label={`Show rows of ${props.name} that hold this`}
             value={needle}
             onInput={(event) => setNeedle(event.currentTarget.value)}
+            onChange={(event) => props.filter?.commit?.(event.currentTarget.value)}
           />
         )}
         {props.children}
+        {props.document && (
+          <span class="tools" role="group" aria-label={`Save ${props.name}`}>
+            <button
+              type="button"
+              title="Save these rows as CSV"
+              onClick={() => save(`${props.name}.csv`, "text/csv", csv(props.columns, list))}
+            >
+              CSV
+            </button>
+            <button
+              type="button"
+              title="Save these rows as JSON"
+              onClick={() => save(`${props.name}.json`, "application/json", JSON.stringify(props.document?.(list)))}
+            >
+              JSON
+            </button>
+          </span>
+        )}
         {(left.length > 0 || empty.length > 0 || asked.size > 0) && (
           <details class="choose">
             <summary>{left.length > 0 ? `Columns (${left.length} do not fit)` : "Columns"}</summary>
@@ -154,7 +181,9 @@ export function Table<Row>(props: TableProps<Row>) {
         )}
       </div>
       <table
+        ref={drawn.table}
         aria-label={props.name}
+        aria-rowcount={drawn.isLong ? list.length + 1 : undefined}
         class={fitting.stacked ? "stacked" : columns.some((column) => column.main) ? "" : "narrow"}
         data-columns={columns.length}
       >
@@ -167,7 +196,7 @@ export function Table<Row>(props: TableProps<Row>) {
                 scope="col"
                 class={column.text ? "text" : ""}
                 style={
-                  column.text && !column.main
+                  (column.text || drawn.isLong) && !column.main
                     ? { minWidth: `calc(${0.85 * charactersOf(column, props.rows)}ch + 1rem)` }
                     : {}
                 }
@@ -194,9 +223,11 @@ export function Table<Row>(props: TableProps<Row>) {
             </tr>
           )}
         </thead>
-        {list.slice(0, most).map((row) => (
+        <Space height={drawn.above} />
+        {list.slice(drawn.first, drawn.end).map((row, at) => (
           <tbody
             key={places.get(row)}
+            data-row={drawn.first + at}
             class={[isChoosable ? "choosable" : "", row === chosen ? "chosen" : "", props.rowClass?.(row) ?? ""]
               .filter(Boolean)
               .join(" ")}
@@ -209,7 +240,7 @@ export function Table<Row>(props: TableProps<Row>) {
                 }
               : {})}
           >
-            <tr>
+            <tr aria-rowindex={drawn.isLong ? drawn.first + at + 2 : undefined}>
               {props.mark && (
                 <td class="mark">
                   <i style={{ background: props.mark(row) ?? "transparent" }} />
@@ -242,18 +273,69 @@ export function Table<Row>(props: TableProps<Row>) {
             )}
           </tbody>
         ))}
+        <Space height={drawn.below} />
       </table>
       {list.length === 0 && <p class="dim">{needle ? "No row holds this." : "No rows."}</p>}
-      {list.length > most && (
-        <p class="more">
-          <button type="button" onClick={() => setMost(most + 5 * PAGE)}>
-            Show more
-          </button>{" "}
-          {most} of {list.length} rows
+      {drawn.isLong && (
+        <p class="dim">
+          {drawn.isPaper ? `${drawn.end} of ` : ""}
+          {list.length} rows
         </p>
       )}
     </div>
   );
+}
+
+/** The room of rows that are not drawn. */
+const Space = ({ height }: { height: number }) =>
+  height > 0 ? (
+    <tbody aria-hidden="true">
+      <tr style={{ height: `${height}px` }} />
+    </tbody>
+  ) : null;
+
+/** Which rows of a table are drawn. They may have any heights, which are measured when they are drawn. */
+function useDrawnRows(count: number, width: number) {
+  const table = useRef<HTMLTableElement>(null);
+  const heights = useRef<(number | undefined)[]>([]);
+  const [rows, setRows] = useState<[first: number, end: number]>([0, PAGE]);
+  const [isPaper, setPaper] = useState(false);
+  const isLong = count > PAGE;
+  // Rows of another width have other heights.
+  useLayoutEffect(() => {
+    heights.current = [];
+  }, [width]);
+  useLayoutEffect(() => {
+    if (!isLong) return;
+    for (const row of table.current?.querySelectorAll<HTMLElement>("[data-row]") ?? [])
+      heights.current[Number(row.dataset["row"])] = row.offsetHeight;
+  });
+  useEffect(() => {
+    if (!isLong) return;
+    const look = () => {
+      const top = -(table.current?.tHead?.getBoundingClientRect().bottom ?? 0);
+      const found = rowsBetween(beginnings(heights.current, count), top - innerHeight, top + 2 * innerHeight);
+      setRows((before) => (String(before) === String(found) ? before : found));
+    };
+    look();
+    addEventListener("scroll", look, { passive: true });
+    addEventListener("resize", look);
+    // Paper does not scroll.
+    const [print, back] = [() => setPaper(true), () => setPaper(false)];
+    addEventListener("beforeprint", print);
+    addEventListener("afterprint", back);
+    return () => {
+      removeEventListener("scroll", look);
+      removeEventListener("resize", look);
+      removeEventListener("beforeprint", print);
+      removeEventListener("afterprint", back);
+    };
+  }, [count, width]);
+  if (!isLong || isPaper) return { table, isLong, isPaper, first: 0, end: Math.min(count, PAGE), above: 0, below: 0 };
+  const end = Math.min(rows[1], count);
+  const first = Math.min(rows[0], end);
+  const places = beginnings(heights.current, count);
+  return { table, isLong, isPaper, first, end, above: places[first]!, below: places[count]! - places[end]! };
 }
 
 /** A bar behind a cell, for a share of 1. */

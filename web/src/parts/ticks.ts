@@ -134,6 +134,7 @@ export function timeTicks(min: number, max: number, most: number, clock: Clock):
 /** The axis of the time of a clock; `decimals` of a second are shown where the cross-hair is. */
 export const timeAxis = (clock: Clock, decimals = 0): Axis => ({
   name: `time (${clock.name})`,
+  shared: true,
   show: (at) => clock.full(at, decimals),
   ticks: (min, max, most) => timeTicks(min, max, most, clock),
 });
