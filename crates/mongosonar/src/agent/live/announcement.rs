@@ -6,7 +6,7 @@ use std::path::Path;
 use super::inspector::FoundServer;
 use crate::agent::settings::CollectorTable;
 use crate::history::StoreArgs;
-use crate::io::process::process_namespace_problem;
+use crate::servers::tracing::process_namespace_problem;
 
 /// The most servers that the first line names.
 const MAX_NAMED: usize = 4;
