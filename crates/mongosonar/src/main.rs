@@ -30,6 +30,7 @@ mod disk;
 mod doctor;
 mod exit;
 mod ftdc;
+mod functions;
 mod history;
 mod in_order;
 mod incident;

@@ -15,8 +15,7 @@ use sonar_mongo::{Target, is_connection_string, is_host_and_port};
 use sonar_store::StoreSettings;
 
 use crate::args::config;
-use crate::args::values::{parse_connections, parse_scaled};
-use crate::capture::args::Range;
+use crate::args::values::{PortRange, parse_connections, parse_scaled};
 use crate::exit::usage;
 use crate::serve::args::{DEFAULT_ADDRESS, parse_address};
 
@@ -158,8 +157,8 @@ impl Default for QueriesTable {
 
 impl QueriesTable {
     /// The ports to capture, as the command line has them.
-    pub fn ports(&self) -> Vec<Range> {
-        self.port.iter().map(|port| Range(port.0, port.0)).collect()
+    pub fn ports(&self) -> Vec<PortRange> {
+        self.port.iter().map(|port| PortRange(port.0, port.0)).collect()
     }
 }
 

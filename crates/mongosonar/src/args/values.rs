@@ -166,6 +166,44 @@ pub fn parse_shape_id(text: &str) -> Result<String, String> {
     ))
 }
 
+/// An inclusive range of ports.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct PortRange(pub u16, pub u16);
+
+impl PortRange {
+    /// Whether this is one of them.
+    pub fn has(self, port: u16) -> bool {
+        (self.0..=self.1).contains(&port)
+    }
+}
+
+/// The only port, if it is a single one.
+pub fn only_port(ports: &[PortRange]) -> Option<u16> {
+    match ports {
+        [PortRange(first, last)] if first == last => Some(*first),
+        _ => None,
+    }
+}
+
+/// `27017` or `27017-27020`.
+pub fn parse_ports(text: &str) -> Result<PortRange, String> {
+    let port = |text: &str| {
+        text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(|| {
+            format!("{text:?} is no port: write a number from 1 to 65535, or a range like 27017-27020")
+        })
+    };
+    match text.split_once('-') {
+        None => port(text).map(|port| PortRange(port, port)),
+        Some((low, high)) => {
+            let range = PortRange(port(low)?, port(high)?);
+            if range.0 > range.1 {
+                return Err(format!("the range {text} ends before it begins: write {}-{}", range.1, range.0));
+            }
+            Ok(range)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,5 +240,15 @@ mod tests {
         assert_eq!(parse_duration("3"), Ok(Duration::from_secs(3)));
         assert!(parse_duration("1ms").unwrap_err().contains("too short"));
         assert!(parse_duration("1x").unwrap_err().contains("500ms"));
+    }
+
+    #[test]
+    fn ports_say_what_is_wrong_with_them() {
+        assert_eq!(parse_ports("27017"), Ok(PortRange(27_017, 27_017)));
+        assert_eq!(parse_ports("27017-27020"), Ok(PortRange(27_017, 27_020)));
+        assert!(parse_ports("70000").unwrap_err().contains("1 to 65535"));
+        assert!(parse_ports("0").is_err());
+        assert!(parse_ports("20-10").unwrap_err().contains("10-20"));
+        assert!(PortRange(5, 6).has(6) && !PortRange(5, 6).has(7));
     }
 }

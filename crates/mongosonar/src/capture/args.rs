@@ -5,18 +5,6 @@ use clap::ValueEnum;
 
 use crate::exit::usage;
 
-/// An inclusive range of ports.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Range(pub u16, pub u16);
-
-/// The only port, if it is a single one.
-pub fn only_port(ports: &[Range]) -> Option<u16> {
-    match ports {
-        [Range(first, last)] if first == last => Some(*first),
-        _ => None,
-    }
-}
-
 /// What a capture reads.
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum SourceArg {
@@ -49,24 +37,5 @@ pub fn reads_sockets(source: Option<SourceArg>, only_for_packets: &[(bool, &str)
     match only_for_packets.iter().find(|(is_given, _)| is_process && *is_given) {
         Some((_, option)) => Err(usage!("{option} is for packets: leave it out, or --source process")),
         None => Ok(is_process),
-    }
-}
-
-/// `27017` or `27017-27020`.
-pub fn parse_ports(text: &str) -> Result<Range, String> {
-    let port = |text: &str| {
-        text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(|| {
-            format!("{text:?} is no port: write a number from 1 to 65535, or a range like 27017-27020")
-        })
-    };
-    match text.split_once('-') {
-        None => port(text).map(|port| Range(port, port)),
-        Some((low, high)) => {
-            let range = Range(port(low)?, port(high)?);
-            if range.0 > range.1 {
-                return Err(format!("the range {text} ends before it begins: write {}-{}", range.1, range.0));
-            }
-            Ok(range)
-        }
     }
 }

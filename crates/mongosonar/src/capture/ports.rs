@@ -7,7 +7,7 @@ use sonar_sys::host::listeners::Listener;
 use sonar_view::queries::CapturedNetwork;
 use sonar_view::queries::PacketOrigin;
 
-use super::args::Range;
+use crate::args::values::PortRange;
 use crate::servers::{self, ListeningPort};
 
 /// The port when nothing else is known.
@@ -37,13 +37,13 @@ enum PortOrigin {
 
 impl CapturedPorts {
     /// The ports of `named`, or, if it is empty, those that servers listen on.
-    pub fn choose(named: &[Range], host: &Host) -> Self {
+    pub fn choose(named: &[PortRange], host: &Host) -> Self {
         let found = || find(host).unwrap_or_default();
         Self::of(named, if named.is_empty() { found() } else { Vec::new() })
     }
 
     /// The ports of `named`, or, if it is empty, `found`: those that servers listen on.
-    pub fn of(named: &[Range], found: Vec<u16>) -> Self {
+    pub fn of(named: &[PortRange], found: Vec<u16>) -> Self {
         if !named.is_empty() {
             let ranges = named.iter().map(|range| (range.0, range.1)).collect();
             return Self { ranges, origin: PortOrigin::Named };
@@ -212,7 +212,7 @@ mod tests {
     fn named_ports_are_taken_and_nothing_is_looked_up() {
         let tree = ProcTree::new("named");
         tree.start(1, &["mongod", "--port", "27018"]);
-        let listened = CapturedPorts::choose(&[Range(27_020, 27_022), Range(5, 5)], &tree.host());
+        let listened = CapturedPorts::choose(&[PortRange(27_020, 27_022), PortRange(5, 5)], &tree.host());
         assert_eq!(listened.to_string(), "port 27020-27022 5");
         assert!(!listened.follows());
         assert_eq!(listened.clone().follow(vec![27_018]), None);
@@ -259,7 +259,7 @@ mod tests {
         let tree = ProcTree::new("origin");
         tree.start(7, &["mongod", "--port", "27018"]);
         let asked =
-            |port| CapturedPorts::choose(&[Range(port, port)], &tree.host()).origin("eth0", &tree.host());
+            |port| CapturedPorts::choose(&[PortRange(port, port)], &tree.host()).origin("eth0", &tree.host());
         let network = |origin| match origin {
             PacketOrigin::Network(network) => network,
             PacketOrigin::File | PacketOrigin::History => panic!("not captured"),

@@ -14,17 +14,17 @@ use sonar_sys::tls::TlsRoom;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 
 use super::applications::{self, Lookup};
-use super::args::Range;
 use super::joiner::ThreadWindow;
 use super::notice::Notice;
 use super::ports::CapturedPorts;
 use super::splitting::{SplitHelpers, SplitTrace};
 use super::threads::{CaptureTask, LiveCapture, RunningCapture};
 use super::tls::{AttachedCapture, AttacherTask, EncryptedAccess, TlsAttacher, TlsCapture};
+use crate::args::values::PortRange;
 use crate::confinement::privileges;
 use crate::confinement::start_gate::StartGate;
 use crate::confinement::start_order::{self, StartStep};
-use crate::io::names::{FileNames, FileNamesQuestion};
+use crate::servers::file_names::{FileNames, FileNamesQuestion};
 use crate::stop::Signals;
 
 /// What a command captures.
@@ -32,7 +32,7 @@ pub struct SessionPlan {
     /// It drops its privileges.
     pub confined: bool,
     /// The ports that were named; if none, those of the servers of this host.
-    pub ports: Vec<Range>,
+    pub ports: Vec<PortRange>,
     /// The only processes in which connections are read; if none, all that listen on the ports, now or later.
     pub processes: Vec<u32>,
     /// At what cost encrypted connections are read there.

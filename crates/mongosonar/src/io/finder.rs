@@ -11,7 +11,7 @@ use sonar_sys::ebpf::{FileKey, PseudoFolders};
 use sonar_sys::privileges::Duty;
 
 use super::paths::{FoundFile, Paths, PseudoPaths};
-pub use crate::confinement::helper_capabilities::INSPECTING;
+use crate::confinement::helper_capabilities::INSPECTING;
 use crate::confinement::helper_channel::{self, HelperChannel};
 use crate::confinement::path_bytes;
 use crate::confinement::privileges::{self, HelperTask};

@@ -19,7 +19,6 @@ use sonar_view::series::{FILES, SeriesChoice};
 
 use super::args::{IoBy, IoLiveArgs};
 use super::finder::PathFinder;
-use super::names::{FileNames, FileNamesQuestion};
 use super::paths::Paths;
 use super::process::{self, TracedProcesses};
 use super::totals::{FileTotals, FirstSeenFile, TotalsTable};
@@ -27,6 +26,7 @@ use crate::args::when::now;
 use crate::confinement::start_gate::StartGate;
 use crate::exit::{OK, usage};
 use crate::screen;
+use crate::servers::file_names::{FileNames, FileNamesQuestion};
 use crate::stop::{self, JobState};
 
 /// Rows by default.
@@ -49,7 +49,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         watch.search_in_helper();
     }
     let gate = StartGate::default();
-    let names = FileNamesQuestion::prepare(&args.server, confined, &gate)?;
+    let names = FileNamesQuestion::to(args.server.named()?, confined, &gate)?;
     let trace = Trace {
         processes: &watch.running(),
         program: watch.program(),

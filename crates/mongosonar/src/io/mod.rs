@@ -6,7 +6,6 @@ mod device_reads;
 mod devices;
 pub mod finder;
 mod live;
-pub mod names;
 pub mod paths;
 pub mod process;
 mod record;

@@ -10,13 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use sonar_sys::Host;
-use sonar_sys::capabilities::grant_line;
-use sonar_sys::ebpf::{
-    MAX_PROCESSES, OWN_PROCESS_NAMESPACE, PROCESS_NAMESPACE_REMEDY, ProcessChange, Trace, TraceError, Tracer,
-    is_in_own_process_namespace,
-};
+use sonar_sys::ebpf::{MAX_PROCESSES, ProcessChange, Trace, TraceError, Tracer};
 
 use super::paths::Folder;
 use super::search::ServerSearch;
@@ -24,6 +20,7 @@ use crate::args::connection::{AddressArgs, ServerArgs};
 use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep};
 use crate::servers::MONGOD;
+use crate::servers::tracing::{refused, remedy, warn_of_process_namespace};
 use crate::stop::{self, StopBehavior};
 
 /// How often to check mongods that do not use the folder yet.
@@ -32,28 +29,6 @@ const EVERY: Duration = Duration::from_secs(1);
 const TRIAL: Duration = Duration::from_secs(10);
 /// The most processes to list by number.
 const MAX_LISTED: usize = 256;
-
-/// Why nothing can be traced, with the command that helps: what the programs need, and what the paths of
-/// another user's files do.
-pub fn refused(error: TraceError) -> anyhow::Error {
-    match error {
-        TraceError::Permission(why) => anyhow!("no permission to trace ({why}): {}", remedy()),
-        other => other.into(),
-    }
-}
-
-/// That this runs in a process namespace of its own, where the programs find none of the processes, in words with what
-/// helps; `None` if it does not.
-pub fn process_namespace_problem() -> Option<String> {
-    is_in_own_process_namespace().then(|| format!("{OWN_PROCESS_NAMESPACE}: {PROCESS_NAMESPACE_REMEDY}"))
-}
-
-/// Says that on standard error.
-pub fn warn_of_process_namespace() {
-    if let Some(problem) = process_namespace_problem() {
-        eprintln!("mongosonar: {problem}");
-    }
-}
 
 /// Loads and attaches the programs.
 ///
@@ -82,10 +57,6 @@ pub fn begin(
         eprintln!("mongosonar: {line}");
     }
     Ok(stop.flag().clone())
-}
-
-fn remedy() -> String {
-    format!("run as root, or grant it once: {}", grant_line())
 }
 
 /// The processes that options name: by their numbers, or the mongod of this host at the port alone of the server that is

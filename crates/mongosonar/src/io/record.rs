@@ -14,7 +14,6 @@ use sonar_view::kit::plural;
 use super::args::IoRecordArgs;
 use super::devices::DeviceNames;
 use super::finder::PathFinder;
-use super::names::{FileNames, FileNamesQuestion};
 use super::paths::{FoundFile, Paths};
 use super::process::{self, TracedProcesses};
 use super::recording::{DEVICE, HOLDS, RecordingEnd, RecordingFile};
@@ -22,6 +21,7 @@ use super::table::FileTable;
 use crate::confinement::start_gate::StartGate;
 use crate::exit::{self, OK};
 use crate::outfile;
+use crate::servers::file_names::{FileNames, FileNamesQuestion};
 
 /// The most threads to record by name; others have only a number.
 const MAX_NAMES: usize = 65_536;
@@ -39,7 +39,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         watch.search_in_helper();
     }
     let gate = StartGate::default();
-    let names = FileNamesQuestion::prepare(&args.server, confined, &gate)?;
+    let names = FileNamesQuestion::to(args.server.named()?, confined, &gate)?;
     let mode = if args.readahead { TraceMode::EachAndPages } else { TraceMode::Each };
     let trace = Trace {
         processes: &watch.running(),

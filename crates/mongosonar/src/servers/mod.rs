@@ -2,10 +2,12 @@
 
 pub mod at_port;
 pub mod configuration;
+pub mod file_names;
 pub mod files;
 pub mod log_location;
 pub mod own_files;
 pub mod samples;
+pub mod tracing;
 pub mod withheld;
 
 use std::collections::{BTreeSet, HashMap};

@@ -11,8 +11,8 @@ use sonar_view::kit::{Grouped, Nanos, plural};
 use sonar_view::stacks::StackReport;
 
 use super::args::StacksArgs;
-use super::helper::StackSource;
-use super::symbols::{ProcessSymbols, classify, own_vdso, wait_classes};
+use crate::functions::helper::StackSource;
+use crate::functions::symbols::{ProcessSymbols, classify, own_vdso, wait_classes};
 
 /// The most sentences about what could not be seen.
 const MAX_LIMITS: usize = 10;

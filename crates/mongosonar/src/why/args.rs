@@ -6,8 +6,10 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::args::connection::PortlessServerArgs;
-use crate::args::values::{number, parse_connections, parse_duration, parse_shape_id};
-use crate::capture::args::{Range, SourceArg, parse_ports};
+use crate::args::values::{
+    PortRange, number, parse_connections, parse_duration, parse_ports, parse_shape_id,
+};
+use crate::capture::args::SourceArg;
 use crate::outfile;
 use sonar_core::time_split::ConnectionSample;
 
@@ -46,7 +48,7 @@ pub struct WhyArgs {
     pub pid: Vec<u32>,
     /// Port or range of ports of the servers; repeat for several [default: those on which the processes of --pid listen; else the ports of each mongod and mongos on this host, else 27017]
     #[arg(long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to trace")]
-    pub port: Vec<Range>,
+    pub port: Vec<PortRange>,
     /// Capture on this interface; repeat for several [default: all, or loopback alone if the traced servers listen nowhere else]
     #[arg(short, long, value_name = "NAME", help_heading = "What to trace")]
     pub interface: Vec<String>,

@@ -45,7 +45,7 @@ pub use extent::GranuleSet;
 pub use file_accesses::{FileAccesses, FilePattern};
 pub use in_flight::DeviceDepth;
 pub use losses::IoLosses;
-pub use naming::FileRole;
+pub use naming::{FileRole, is_file_of};
 pub use page_ins::PageIns;
 pub use phase::{AccessPath, Phase, TimeSlice};
 pub use speeds::Speeds;

@@ -1,4 +1,4 @@
-//! The role of a file, derived from its name.
+//! What is in a file, derived from its name.
 
 /// The role of a file under a MongoDB server's dbpath, by the names that WiredTiger and the server use
 /// (`collection-<n>-<random>.wt`, also in sub-folders).
@@ -63,9 +63,30 @@ impl FileRole {
     }
 }
 
+/// Whether the file at this path is the one of a collection or index with this ident, which is its path under the dbpath
+/// without `.wt`.
+pub fn is_file_of(path: &str, ident: &str) -> bool {
+    let folder = path.strip_suffix(".wt").and_then(|path| path.strip_suffix(ident));
+    folder.is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_known_by_the_whole_of_its_ident() {
+        for (path, ident, is_it) in [
+            ("collection-7-459.wt", "collection-7-459", true),
+            ("/data/db/collection-7-459.wt", "collection-7-459", true),
+            ("/data/db/shop/collection/7-459.wt", "shop/collection/7-459", true),
+            ("/data/db/my-collection-7-459.wt", "collection-7-459", false),
+            ("/data/db/collection-7-459.wt", "collection-7-45", false),
+            ("/data/db/collection-7-459", "collection-7-459", false),
+        ] {
+            assert_eq!(is_file_of(path, ident), is_it, "{path}");
+        }
+    }
 
     #[test]
     fn the_role_follows_from_the_name() {

@@ -317,6 +317,11 @@ impl CollectorBoard {
         self.entries()[collector as usize] = CollectorEntry::new(collector, is_wanted);
     }
 
+    /// Whether a collector is switched on.
+    pub fn is_wanted(&self, collector: CollectorKind) -> bool {
+        self.entries()[collector as usize].is_wanted
+    }
+
     /// Why a part is not collected; `None` if it is, as far as that is known.
     pub fn problem(&self, source: impl Into<SourceId>) -> Option<String> {
         let source = source.into();

@@ -25,6 +25,21 @@ pub trait AgentClock: Send + Sync {
 
     /// Waits for so long.
     fn sleep(&self, pause: Duration);
+
+    /// What time it is.
+    fn time(&self) -> Timestamp {
+        self.now().time
+    }
+
+    /// The present moment, by a clock that nobody sets.
+    fn instant(&self) -> Instant {
+        self.now().at
+    }
+
+    /// Whether something is due again that was last done then, if ever.
+    fn is_due(&self, last: Option<Instant>, every: Duration) -> bool {
+        last.is_none_or(|last| self.instant().saturating_duration_since(last) >= every)
+    }
 }
 
 /// The clocks of this host.

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use sonar_core::history::CollectorKind;
 use sonar_sys::Host;
 
-use super::board::{CollectorProblem, RESTART};
+use super::board::{CollectorProblem, RESTART, SourceId};
+use super::page::{self, AgentPage};
+use super::record::AgentRecord;
 
 /// How often they are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -50,6 +52,28 @@ pub struct HelperReport {
     /// It has ended since the look before: a new start of the agent helps. One that ends before the first look would end
     /// after each start.
     pub has_ended: bool,
+}
+
+impl HelperReport {
+    /// Records it for what depends on this process. Returns why only a new start of the agent helps, if that is so.
+    pub fn record(self, page: &mut AgentPage, record: &mut AgentRecord) -> Option<String> {
+        let Self { name, problem, has_ended } = self;
+        if name == page::HELPER {
+            // Only the page depends on it.
+            page.note(problem.as_ref().map(CollectorProblem::text));
+            return None;
+        }
+        for collector in collectors(&name) {
+            let source = SourceId::of_helper(*collector, &name);
+            match &problem {
+                _ if !record.board.is_wanted(*collector) => {}
+                Some(problem) => record.fail(source, problem),
+                None => record.passes(source),
+            }
+        }
+        // Nobody else can start it again.
+        has_ended.then(|| format!("the helper process {name} has ended"))
+    }
 }
 
 impl HelperWatch {
@@ -112,7 +136,7 @@ impl HelperWatch {
 }
 
 /// The collectors that a helper process works for.
-pub fn collectors(name: &str) -> &'static [CollectorKind] {
+fn collectors(name: &str) -> &'static [CollectorKind] {
     match name {
         "sonar-logs" => &[CollectorKind::Log, CollectorKind::Internals],
         "sonar-rings" | "sonar-tls" => &[CollectorKind::Queries],
@@ -126,6 +150,24 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::agent::live::fakes::{TestRecord, test_record};
+
+    #[test]
+    fn one_that_has_ended_stops_its_collectors_and_takes_a_new_start_unless_it_serves_the_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let TestRecord { mut record, .. } = test_record(folder.path(), 0);
+        record.board.want(CollectorKind::Internals, false);
+        let mut report = |name: &str, has_ended: bool| {
+            let problem = has_ended.then(|| CollectorProblem::temporary("it has ended".to_owned()));
+            let report = HelperReport { name: name.to_owned(), problem, has_ended };
+            (report.record(&mut AgentPage::Off, &mut record), record.board.failing())
+        };
+        assert_eq!(report(page::HELPER, true), (None, Vec::new()));
+        let (why, failing) = report("sonar-logs", true);
+        assert_eq!(why.unwrap(), "the helper process sonar-logs has ended");
+        assert_eq!(failing, ["log: helper process sonar-logs: it has ended"], "the other one is off");
+        assert_eq!(report("sonar-logs", false), (None, Vec::new()));
+    }
 
     #[test]
     fn a_helper_that_does_nothing_is_named_with_what_helps() {
@@ -158,6 +200,7 @@ mod tests {
         assert_eq!(look("R"), None);
         assert!(look("Z").unwrap().contains("has ended; fix: restart"));
     }
+
     #[test]
     fn one_that_ended_before_the_first_look_would_do_so_after_each_start() {
         let proc = tempfile::tempdir().unwrap();

@@ -2,15 +2,19 @@
 //! missed.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sonar_core::Timestamp;
 use sonar_sys::kept_file::KeptFile;
 
 use super::inspector::FoundServer;
+use super::record::AgentRecord;
 
 const NAME: &str = "servers.json";
+/// How often the servers are written for the next run.
+const KEEP_EVERY: Duration = Duration::from_secs(5);
 /// The most servers.
 const MAX_SERVERS: usize = 128;
 
@@ -57,6 +61,40 @@ impl KnownServers {
     }
 }
 
+/// Keeps the servers in the folder of the store.
+#[derive(Debug)]
+pub struct ServerKeeper {
+    folder: PathBuf,
+    /// When it last did so.
+    kept: Option<Instant>,
+}
+
+impl ServerKeeper {
+    /// One that has kept none yet.
+    pub fn of(folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf(), kept: None }
+    }
+
+    /// Those of the last run, if they are known.
+    pub fn last(&self) -> Option<KnownServers> {
+        KnownServers::load(&self.folder)
+    }
+
+    /// Writes those that run now, if that is due.
+    pub fn keep_if_due(&mut self, servers: &[FoundServer], record: &AgentRecord) {
+        if record.clock.is_due(self.kept, KEEP_EVERY) {
+            self.keep(servers, record);
+        }
+    }
+
+    /// Writes those that run now. Without them the next run only misses what happens in between.
+    pub fn keep(&mut self, servers: &[FoundServer], record: &AgentRecord) {
+        self.kept = Some(record.clock.instant());
+        let _waits = record.pulse.begin();
+        let _ = KnownServers::save(&self.folder, servers, record.clock.time());
+    }
+}
+
 /// Another text after each start of the machine; empty if it is not known.
 fn boot() -> String {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -68,6 +106,8 @@ mod tests {
     use std::os::unix::ffi::OsStringExt;
 
     use super::*;
+    use crate::agent::live::clock_reading::AgentClock;
+    use crate::agent::live::fakes::{TestRecord, at, test_record};
 
     #[test]
     fn servers_are_known_in_the_next_run() {
@@ -89,5 +129,24 @@ mod tests {
         fs::write(folder.join(NAME), "{").unwrap();
         assert_eq!(KnownServers::load(&folder), None, "damaged");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn they_are_kept_every_few_seconds_and_at_once_if_they_must_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let TestRecord { record, clock, .. } = test_record(folder.path(), 0);
+        let mut keeper = ServerKeeper::of(folder.path());
+        assert_eq!(keeper.last(), None);
+        let kept = |keeper: &ServerKeeper| keeper.last().map(|known| (known.at, known.servers.len()));
+        keeper.keep_if_due(&[FoundServer::default()], &record);
+        assert_eq!(kept(&keeper), Some((at(0), 1)));
+        clock.sleep(KEEP_EVERY - Duration::from_secs(1));
+        keeper.keep_if_due(&[], &record);
+        assert_eq!(kept(&keeper), Some((at(0), 1)), "not yet");
+        clock.sleep(Duration::from_secs(1));
+        keeper.keep_if_due(&[], &record);
+        assert_eq!(kept(&keeper), Some((at(5), 0)));
+        keeper.keep(&[FoundServer::default()], &record);
+        assert_eq!(kept(&keeper), Some((at(5), 1)));
     }
 }

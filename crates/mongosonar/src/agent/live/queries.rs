@@ -16,7 +16,7 @@ use super::board::CollectorProblem;
 use super::client_ends::ClientEnds;
 use super::opener::{NetworkState, OpenedRing, RingOpener, RingRequest};
 use super::watched::WatchedServers;
-use crate::agent::memory;
+use crate::agent::memory::{self, HeldMemory, Holder};
 use crate::agent::servers::LocalServers;
 use crate::agent::settings::QueriesTable;
 use crate::capture::applications::{self, Lookup};
@@ -226,15 +226,13 @@ impl QueriesCollector {
         Some((part(window, servers, self.has_interface), has_packets))
     }
 
-    /// The bytes of the decoders, and of windows that are not taken yet; those that are recorded count as much as the last
-    /// ones.
-    pub fn memory(&self) -> (usize, usize) {
-        self.running.as_ref().map_or((0, 0), |running| (running.joiner.held(), running.joiner.memory()))
-    }
-
-    /// The bytes of what the decoders share.
-    pub fn shared_memory(&self) -> usize {
-        self.shared.memory()
+    /// Counts the bytes of the decoders, of what they share, and of windows that are not taken yet; those that are recorded
+    /// count as much as the last ones.
+    pub fn count_memory(&self, held: &HeldMemory) {
+        let joiner = self.running.as_ref().map(|running| &running.joiner);
+        held.set(Holder::Decoders, joiner.map_or(0, Joiner::held));
+        held.set(Holder::Captured, joiner.map_or(0, Joiner::memory));
+        held.set(Holder::Names, self.shared.memory());
     }
 
     /// Tells the capture when a server that started later is read.

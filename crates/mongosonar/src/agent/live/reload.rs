@@ -1,101 +1,107 @@
-//! SIGHUP: the configuration is read again and takes effect while the agent runs, or is refused as a whole.
+//! The configuration, which SIGHUP lets the agent read again: it takes effect while the agent runs, or is refused as a whole.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use sonar_core::history::CollectorKind;
 
-use super::LiveAgent;
-use super::inspector::ServerFiles;
+use super::plan::LivePlan;
 use crate::agent::settings::AgentSettings;
-use crate::agent::store;
 
-impl LiveAgent<'_> {
-    /// Reads the configuration again. One that is wrong or cannot take effect now is refused, and the old one stays.
-    pub(super) fn reload(&mut self) {
-        let loaded = AgentSettings::load(self.plan.config);
-        let applied = loaded.and_then(|(mut settings, _)| {
-            settings.queries.tunnels |= self.plan.tunnels;
-            self.apply(settings)
-        });
-        match applied {
+/// What the agent does, and why it does not do what its configuration says now.
+pub struct LiveConfiguration<'a> {
+    /// What it does.
+    pub plan: LivePlan<'a>,
+    /// Why the last change was refused, if it was.
+    refused: Option<String>,
+}
+
+/// What is different in a configuration, all of which can change while the agent runs.
+pub struct ConfigurationChange {
+    /// The new settings.
+    pub settings: AgentSettings,
+    /// Whether `[queries]` of a capture that runs is.
+    pub queries: bool,
+    /// Whether `[[server]]` is.
+    pub servers: bool,
+    /// Whether `[store]` is.
+    pub store: bool,
+    /// The collectors that are switched on (`true`) or off.
+    pub switched: Vec<(CollectorKind, bool)>,
+}
+
+impl<'a> LiveConfiguration<'a> {
+    /// The one of the start.
+    pub fn of(plan: LivePlan<'a>) -> Self {
+        Self { plan, refused: None }
+    }
+
+    /// Reads it again.
+    ///
+    /// # Errors
+    /// It is wrong, or only a restart can change what is different.
+    pub fn read(&self) -> Result<ConfigurationChange> {
+        let (mut settings, _) = AgentSettings::load(self.plan.config)?;
+        settings.queries.tunnels |= self.plan.tunnels;
+        ConfigurationChange::between(&self.plan.settings, settings)
+    }
+
+    /// Says what has changed, or why the old one stays.
+    pub fn conclude(&mut self, applied: Result<Vec<String>>) {
+        self.refused = match applied {
             Ok(changes) => {
-                self.refused = None;
                 match changes.as_slice() {
                     [] => eprintln!("mongosonar: the configuration has not changed"),
                     changes => eprintln!("mongosonar: the configuration has changed: {}", changes.join(", ")),
                 }
+                None
             }
             Err(error) => {
                 let text = format!("the configuration was not loaded, the old one stays: {error:#}");
                 eprintln!("mongosonar: {text}");
-                self.refused = Some(text);
+                Some(text)
             }
-        }
+        };
     }
 
-    /// Changes what is different in `settings`; names it.
+    /// Why the last change was refused; `None` if it was not.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+}
+
+impl ConfigurationChange {
+    /// What is different in `new`.
     ///
     /// # Errors
-    /// Something cannot be changed while the agent runs. Nothing was changed then.
-    fn apply(&mut self, settings: AgentSettings) -> Result<Vec<String>> {
-        let fixed = fixed(&self.plan.settings, &settings);
+    /// Something cannot be changed while the agent runs.
+    fn between(old: &AgentSettings, new: AgentSettings) -> Result<Self> {
+        let fixed = fixed(old, &new);
         if !fixed.is_empty() {
             bail!("only a restart can change: {}", fixed.join(", "));
         }
-        let old = &self.plan.settings;
-        let (has_other_store, has_other_servers) =
-            (old.store != settings.store, old.server != settings.server);
-        let mut changes = Vec::new();
-        // What can fail comes first.
-        let mut change = None;
-        if old.queries != settings.queries
-            && settings.collectors.queries
-            && let Some(queries) = &self.queries
-        {
-            let prepared = queries.prepare(&settings.queries, self.context.servers.ports());
-            change = Some(prepared.map_err(|problem| anyhow!("queries: {}", problem.text()))?);
-        }
-        if has_other_servers {
-            if self.inspector.reload()? != ServerFiles::all(&settings) {
-                bail!("the file has changed again; reload once more");
-            }
-            self.inspector.accept();
-        }
-        // From here on nothing fails as a whole.
-        if let Some(change) = change
-            && let Some(queries) = &mut self.queries
-        {
-            self.context.board.keep_interfaces(CollectorKind::Queries, &settings.queries.interface);
-            queries.change(change);
-            changes.push("interfaces, ports and ring of queries".to_owned());
-        }
-        if has_other_servers {
-            changes.push("servers".to_owned());
-        }
-        if has_other_store {
-            self.assembler.store_mut().history.configure(store::settings(&settings.store, true));
-            changes.push("size and age of what is kept".to_owned());
-        }
-        for collector in CollectorKind::ALL {
-            match (self.plan.settings.collectors.runs(collector), settings.collectors.runs(collector)) {
-                (true, false) => {
-                    self.end(collector);
-                    changes.push(format!("{} is off", collector.name()));
-                }
-                (false, true) => {
-                    self.context.board.want(collector, true);
-                    if let Err(error) = self.follow(collector) {
-                        self.try_again(collector, format!("{error:#}"));
-                    }
-                    changes.push(format!("{} is on", collector.name()));
-                }
-                _ => {}
-            }
-        }
-        self.plan.settings = settings;
-        if !changes.is_empty() {
-            self.look_for_servers();
-        }
-        Ok(changes)
+        let runs = |kind| (old.collectors.runs(kind), new.collectors.runs(kind));
+        let switched = CollectorKind::ALL.into_iter().map(|kind| (kind, runs(kind)));
+        let switched = switched.filter(|(_, (before, after))| before != after);
+        Ok(Self {
+            queries: old.queries != new.queries && new.collectors.queries,
+            servers: old.server != new.server,
+            store: old.store != new.store,
+            switched: switched.map(|(kind, (_, after))| (kind, after)).collect(),
+            settings: new,
+        })
+    }
+
+    /// What changes, in words.
+    pub fn names(&self) -> Vec<String> {
+        let tables = [
+            (self.queries, "interfaces, ports and ring of queries"),
+            (self.servers, "servers"),
+            (self.store, "size and age of what is kept"),
+        ];
+        let tables = tables.into_iter().filter(|(is_other, _)| *is_other).map(|(_, name)| name.to_owned());
+        let state = |is_on: bool| if is_on { "on" } else { "off" };
+        let collectors =
+            self.switched.iter().map(|(kind, is_on)| format!("{} is {}", kind.name(), state(*is_on)));
+        tables.chain(collectors).collect()
     }
 }
 
@@ -122,7 +128,22 @@ fn fixed(old: &AgentSettings, new: &AgentSettings) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::settings::ServerPort;
+    use crate::agent::settings::{ServerPort, StoreSize};
+
+    #[test]
+    fn what_changes_is_named() {
+        let old = AgentSettings::default();
+        let names = |new: &AgentSettings| ConfigurationChange::between(&old, new.clone()).unwrap().names();
+        assert_eq!(names(&old), Vec::<String>::new());
+        let mut new = old.clone();
+        new.queries.port = vec![ServerPort(5)];
+        new.store.max_size = StoreSize(20_000_000);
+        new.collectors.log = false;
+        let queries = "interfaces, ports and ring of queries";
+        assert_eq!(names(&new), [queries, "size and age of what is kept", "log is off"]);
+        new.collectors.queries = false;
+        assert_eq!(names(&new)[1..], ["queries is off", "log is off"], "ports of no capture");
+    }
 
     #[test]
     fn what_only_a_restart_can_change_is_named() {

@@ -205,7 +205,7 @@ impl Observation {
 
     /// The present moment.
     fn instant(&self) -> Instant {
-        self.task.context.clock.now().at
+        self.task.context.clock.instant()
     }
 
     /// Calls `poll` again and again with this pause before each call, and once more when it is to end.
@@ -226,7 +226,7 @@ impl Observation {
 
     /// It cannot work.
     pub fn failed(&mut self, problem: &CollectorProblem) {
-        let event = self.board().failed(self.task.kind, self.task.context.clock.now().time, problem);
+        let event = self.board().failed(self.task.kind, self.task.context.clock.time(), problem);
         self.report(event);
     }
 

@@ -1,36 +1,36 @@
 //! The search for servers, and what happens to their processes.
 
-use std::time::Duration;
+use std::sync::Arc;
 
+use anyhow::{Result, bail};
 use sonar_core::Timestamp;
-use sonar_core::history::{CollectorKind, Event};
-use sonar_core::words::plural;
+use sonar_core::history::{CollectorKind, Event, EventKind};
+use sonar_core::observation::WindowPart;
 use sonar_decode::EndedServer;
+use sonar_sys::Host;
 use sonar_sys::clock::monotonic;
-use sonar_sys::{Host, helper};
+use sonar_sys::kernel_log::KernelLog;
 
-use super::board::{CollectorProblem, SourceId, unanswered};
-use super::helpers::{HelperReport, collectors};
-use super::inspector::FoundServer;
-use super::known_servers::KnownServers;
+use super::answers::HelperAnswers;
+use super::board::unanswered;
+use super::inspector::{FoundServer, InspectedLog, Inspector, ServerFiles};
+use super::known_servers::ServerKeeper;
 use super::lives::{NotServing, ProcessState, ServerLives};
-use super::watched::{LoggedEnd, ServerReach};
-use super::{LiveAgent, QueriesCollector, RESTART_EVERY, RESTART_WITHIN, SEARCH_EVERY, page};
+use super::opener::NetworkState;
+use super::queries::QueriesCollector;
+use super::record::AgentRecord;
+use super::search_pace::{SearchPace, ended_at};
+use super::watched::{LoggedEnd, ServerReach, WatchedServers};
+use crate::agent::memory;
+use crate::agent::servers::LocalServers;
+use crate::agent::settings::AgentSettings;
+use crate::capture::applications::Lookup;
+use crate::input::follow::FollowedPlace;
 use crate::servers;
-
-/// How often the servers are written for the next run.
-const KEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// What the status says without the kernel's log.
 const NO_KERNEL_LOG: &str = "the kernel's log (/dev/kmsg) cannot be read: the end of a process does not say whether the \
                              kernel killed it for lack of memory";
-
-/// When a process ended that a search at `now` missed: before another one started at its port, if that was after the search
-/// before. `starts` are those of the others.
-fn ended_at(starts: impl Iterator<Item = Timestamp>, now: Timestamp) -> Timestamp {
-    let since = u64::try_from(SEARCH_EVERY.as_nanos()).unwrap_or(u64::MAX);
-    servers::silent_before(now, starts.filter(|at| now.since(*at) <= since))
-}
 
 fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
     if servers::has_ended(host, server.pid, server.started) {
@@ -47,89 +47,157 @@ fn state_of(host: &Host, server: &FoundServer) -> ProcessState {
     }
 }
 
-impl LiveAgent<'_> {
-    /// Reports which helper processes do nothing, and which work again.
-    pub(super) fn follow_helpers(&mut self) {
-        for HelperReport { name, problem, has_ended } in self.helpers.look(&Host::live(), &helper::started())
-        {
-            if name == page::HELPER {
-                // Only the page depends on it.
-                self.page.note(problem.as_ref().map(CollectorProblem::text));
-                continue;
-            }
-            if has_ended {
-                // Nobody else can start it again.
-                self.restart_reason.get_or_insert_with(|| format!("the helper process {name} has ended"));
-            }
-            for collector in collectors(&name) {
-                if !self.plan.runs(*collector) {
-                    continue;
-                }
-                let source = SourceId::of_helper(*collector, &name);
-                match &problem {
-                    Some(problem) => self.fail(source, problem),
-                    None => self.passes(source),
-                }
-            }
+/// What a look at the processes of servers has found.
+pub struct ServerLook {
+    /// Which do not answer, and which answer again.
+    silent: Vec<Event>,
+    /// Whether to search for servers now.
+    pub is_search_due: bool,
+}
+
+/// The servers of this host: finds them, and notices what happens to their processes.
+pub struct HostServers {
+    inspector: Arc<Inspector>,
+    watched: Arc<WatchedServers>,
+    /// Also those that have ended.
+    local: LocalServers,
+    lives: ServerLives,
+    /// What the kernel says of processes that it kills; `None` if it may not be read.
+    kernel_log: Option<KernelLog>,
+    keeper: ServerKeeper,
+    pace: SearchPace,
+    answers: HelperAnswers,
+    /// Those that ran at the start and whose ports this process may not see, if it saw no port of any.
+    hidden: Option<String>,
+}
+
+impl HostServers {
+    /// One that has found none yet.
+    pub fn new(
+        inspector: Arc<Inspector>,
+        watched: Arc<WatchedServers>,
+        kernel_log: Option<KernelLog>,
+        keeper: ServerKeeper,
+    ) -> Self {
+        Self {
+            inspector,
+            watched,
+            local: LocalServers::default(),
+            lives: ServerLives::default(),
+            kernel_log,
+            keeper,
+            pace: SearchPace::default(),
+            answers: HelperAnswers::default(),
+            hidden: None,
         }
     }
 
-    /// Searches for servers, and reports which have started or ended.
-    pub(super) fn look_for_servers(&mut self) {
-        let is_first = self.searched.replace(self.instant()).is_none();
-        let found = self.inspector.servers();
-        self.note_answer(found.as_ref().err().map(unanswered));
-        let Ok(found) = found else { return };
-        let ports: Vec<u16> = found.iter().map(|server| server.port).collect();
-        let (started, ended) = self.context.servers.set(found);
-        self.context.servers.add_to(&mut self.servers);
-        for (servers, what) in [(&ended, "ended"), (&started, "started")] {
-            for server in servers.iter().filter(|_| !is_first) {
-                eprintln!("mongosonar: {} {} on port {} has {what}", server.name, server.pid, server.port);
+    /// Those that run now.
+    pub fn watched(&self) -> &WatchedServers {
+        &self.watched
+    }
+
+    /// The names of all of them, also of those that have ended.
+    pub fn local(&self) -> &LocalServers {
+        &self.local
+    }
+
+    /// Those that ran at the start and cannot be watched, in words.
+    pub fn hidden(&self) -> Option<&str> {
+        self.hidden.as_deref()
+    }
+
+    /// The network of this host is like this now.
+    pub fn set_network(&mut self, network: &NetworkState) {
+        self.watched.set_addresses(network.addresses.iter().copied().collect());
+        self.watched.add_to(&mut self.local);
+    }
+
+    /// Uses other settings of servers, from the next search on.
+    ///
+    /// # Errors
+    /// The helper has gone, or reads other settings than these. The old ones stay then.
+    pub fn reload(&self, settings: &AgentSettings) -> Result<()> {
+        if self.inspector.reload()? != ServerFiles::all(settings) {
+            bail!("the file has changed again; reload once more");
+        }
+        self.inspector.accept();
+        Ok(())
+    }
+
+    /// Their logs, which name the applications of open connections.
+    pub fn lookup(&self, confined: bool) -> Lookup {
+        let mut lookup = Lookup::default().confined(confined).share(memory::NAMES_SHARE);
+        for server in self.watched.all().iter() {
+            let Some(path) = server.log.clone() else { continue };
+            let mut place = InspectedLog::new(path, self.inspector.clone());
+            if let Ok(newest) = place.open() {
+                lookup.add_log(server.port, place.copies().into_iter().rev().chain([newest]).collect());
             }
         }
+        lookup
+    }
+
+    /// Searches for servers, and records which have started or ended, starts only if it `reports_starts`; whether the
+    /// search was answered.
+    pub fn search(
+        &mut self,
+        queries: Option<&mut QueriesCollector>,
+        record: &mut AgentRecord,
+        reports_starts: bool,
+    ) -> bool {
+        let is_first = self.pace.searches(&*record.clock);
+        let found = self.inspector.servers();
+        let of_rings = queries.as_deref().map_or(0, QueriesCollector::late_answers);
+        let late = self.inspector.late_answers() + of_rings;
+        self.answers.note(found.as_ref().err().map(unanswered), late, record);
+        let Ok(found) = found else { return false };
+        let ports: Vec<u16> = found.iter().map(|server| server.port).collect();
+        let (started, ended) = self.watched.set(found);
+        self.watched.add_to(&mut self.local);
         if !is_first {
-            self.lives.watch(&self.context.servers.all());
+            for (servers, what) in [(&ended, "ended"), (&started, "started")] {
+                for server in servers {
+                    eprintln!(
+                        "mongosonar: {} {} on port {} has {what}",
+                        server.name, server.pid, server.port
+                    );
+                }
+            }
+            self.lives.watch(&self.watched.all());
         }
-        self.note_servers(&ended, &started);
-        self.end_in_flight(&ended);
-        if let Some(queries) = &mut self.queries {
+        self.note_ends(&ended, &started, record);
+        if reports_starts {
+            let time = record.clock.time();
+            record.events(started.iter().flat_map(|server| self.lives.appeared(server, time)));
+        }
+        if let Some(queries) = queries {
+            self.end_in_flight(&ended, queries, record.clock.time());
             queries.add_ports(&ports);
         }
-        self.follow_network();
+        true
     }
 
-    /// Reports why the helper did not answer, or that it does again, and how many answers came late and were discarded.
-    fn note_answer(&mut self, problem: Option<CollectorProblem>) {
-        let before = std::mem::replace(&mut self.unanswered, problem.clone());
-        for collector in [CollectorKind::Log, CollectorKind::Internals] {
-            if self.plan.settings.collectors.runs(collector) {
-                match &problem {
-                    // Once, whatever else is reported meanwhile.
-                    Some(problem) if before.as_ref() != Some(problem) => self.fail(collector, problem),
-                    None if before.is_some() => self.passes(collector),
-                    _ => {}
-                }
-            }
-        }
-        let of_rings = self.queries.as_ref().map_or(0, QueriesCollector::late_answers);
-        let late = self.inspector.late_answers() + of_rings;
-        if std::mem::replace(&mut self.late_answers, late) < late {
-            let text = format!("helper processes stood still: {} came late", plural(late, "answer"));
-            eprintln!("mongosonar: {text}");
-            self.note(text);
+    /// Notes which processes have ended, where these have started.
+    fn note_ends(&mut self, ended: &[FoundServer], started: &[FoundServer], record: &AgentRecord) {
+        let time = record.clock.time();
+        for server in ended {
+            let is_logged = record.board.is_wanted(CollectorKind::Log) && server.log.is_some();
+            let others = started.iter().filter(|other| other.endpoint() == server.endpoint());
+            let starts = others.map(|other| servers::started_at(other.started, time));
+            self.lives.ended(server, is_logged, ended_at(starts, time));
+            self.pace.ends(&*record.clock);
         }
     }
 
     /// Tells the capture which servers have nothing in flight any more, because their process has ended.
-    fn end_in_flight(&self, ended: &[FoundServer]) {
-        let Some(queries) = &self.queries else { return };
-        let (host, now) = (Host::live(), self.now());
+    fn end_in_flight(&self, ended: &[FoundServer], queries: &QueriesCollector, now: Timestamp) {
+        let host = Host::live();
         // One whose ports cannot be found out any more, or that has closed one, still works.
         for server in ended.iter().filter(|server| state_of(&host, server) == ProcessState::Ended) {
-            let (found, reach) = (self.context.servers.all(), self.context.servers.reach(server));
+            let (found, reach) = (self.watched.all(), self.watched.reach(server));
             let is_at_its_port = |other: &&FoundServer| {
-                other.port == server.port && self.context.servers.reach(other).overlaps(&reach)
+                other.port == server.port && self.watched.reach(other).overlaps(&reach)
             };
             let others = found.iter().filter(is_at_its_port);
             let at = servers::silent_before(now, others.map(|other| servers::started_at(other.started, now)));
@@ -138,44 +206,48 @@ impl LiveAgent<'_> {
         }
     }
 
-    /// Tells the capture which connections have ended, as logs say.
-    fn follow_ends(&mut self) {
-        match &mut self.queries {
-            Some(queries) => queries.follow_ends(&self.context.servers),
-            None => drop(self.context.servers.take_clients()),
-        }
-    }
-
-    /// Looks at the processes of servers, searches for servers if that is due, and reports what has happened to them.
-    pub(super) fn follow_servers(&mut self) {
-        self.read_kernel_log();
+    /// Looks at the processes of servers, and at what logs say of ends.
+    pub fn look(&mut self, queries: Option<&mut QueriesCollector>, record: &AgentRecord) -> ServerLook {
+        self.read_kernel_log(record.clock.time());
         let host = Host::live();
-        let servers = self.context.servers.all();
+        let servers = self.watched.all();
         let states: Vec<_> = servers.iter().map(|server| (server.clone(), state_of(&host, server))).collect();
         let has_ended = states.iter().any(|(_, state)| *state == ProcessState::Ended);
-        for logged in self.context.servers.take_logged() {
+        for logged in self.watched.take_logged() {
             match logged {
                 LoggedEnd::Begins(server, at) => self.lives.begins_shutdown(server, at),
                 LoggedEnd::Ends(event) => self.lives.see(&event),
             }
         }
-        self.follow_ends();
-        let mut events = self.lives.silent(&states, self.now());
-        if has_ended || self.is_due(self.searched, self.search_every()) {
-            self.look_for_servers();
+        match queries {
+            Some(queries) => queries.follow_ends(&self.watched),
+            None => drop(self.watched.take_clients()),
         }
-        events.extend(self.lives.decided(self.now()));
-        let upgrades = self.context.servers.take_upgrades();
-        events.extend(upgrades.iter().map(|upgrade| ServerLives::upgraded(upgrade, self.now())));
-        events.into_iter().for_each(|event| self.event(event));
-        if self.is_due(self.kept, KEEP_EVERY) {
-            self.keep_servers();
+        let silent = self.lives.silent(&states, record.clock.time());
+        ServerLook { silent, is_search_due: has_ended || self.pace.is_due(&*record.clock) }
+    }
+
+    /// Records what has happened to servers, also what a look has found.
+    pub fn report(&mut self, look: ServerLook, record: &mut AgentRecord) {
+        let now = record.clock.time();
+        record.events(look.silent);
+        record.events(self.lives.decided(now));
+        let upgrades = self.watched.take_upgrades();
+        record.events(upgrades.iter().map(|upgrade| ServerLives::upgraded(upgrade, now)));
+        self.keeper.keep_if_due(&self.watched.all(), record);
+    }
+
+    /// Notes what a window of any source says of servers, and names the processes that were killed.
+    pub fn see(&mut self, part: &mut WindowPart, now: Timestamp) {
+        if part.events.iter().any(|event| event.kind == EventKind::OutOfMemory) {
+            self.read_kernel_log(now);
+            part.events.iter_mut().for_each(|event| self.lives.name_killed(event));
         }
+        part.events.iter().for_each(|event| self.lives.see(event));
     }
 
     /// Notes which processes the kernel has killed for lack of memory.
-    pub(super) fn read_kernel_log(&mut self) {
-        let now = self.now();
+    fn read_kernel_log(&mut self, now: Timestamp) {
         let Some(log) = &mut self.kernel_log else { return };
         for death in log.deaths() {
             let ago = monotonic().saturating_sub(death.at);
@@ -185,58 +257,72 @@ impl LiveAgent<'_> {
         }
     }
 
-    /// Reports what happened to servers while no agent ran. The last run wrote which ones it knew.
-    pub(super) fn note_absence(&mut self) {
+    /// Records what happened to servers while no agent ran, of which the last run wrote which ones it knew. Notes what it
+    /// cannot see.
+    pub fn note_absence(&mut self, record: &mut AgentRecord) {
         if self.kernel_log.is_none() {
-            self.note(NO_KERNEL_LOG.to_owned());
+            record.notices.note(NO_KERNEL_LOG.to_owned());
         }
-        self.read_kernel_log();
-        if let Some(known) = KnownServers::load(self.plan.folder) {
-            self.context.servers.keep(&known);
-            self.context.servers.add_to(&mut self.servers);
-            let events = self.lives.meanwhile(known, &self.context.servers.all(), self.now());
-            events.into_iter().for_each(|event| self.event(event));
+        self.read_kernel_log(record.clock.time());
+        if let Some(known) = self.keeper.last() {
+            self.watched.keep(&known);
+            self.watched.add_to(&mut self.local);
+            record.events(self.lives.meanwhile(known, &self.watched.all(), record.clock.time()));
         }
         // They have their names only now.
-        self.lives.watch(&self.context.servers.all());
-        self.keep_servers();
-    }
-
-    /// Writes the servers for the next run. Without them it only misses what happens in between.
-    pub(super) fn keep_servers(&mut self) {
-        self.kept = Some(self.instant());
-        let _waits = self.pulse.begin();
-        let _ = KnownServers::save(self.plan.folder, &self.context.servers.all(), self.now());
-    }
-
-    /// How often to search for servers now.
-    fn search_every(&self) -> Duration {
-        let is_restarting = self.last_end.is_some() && !self.is_due(self.last_end, RESTART_WITHIN);
-        if is_restarting { RESTART_EVERY } else { SEARCH_EVERY }
-    }
-
-    /// Reports starts and ends of servers.
-    fn note_servers(&mut self, ended: &[FoundServer], started: &[FoundServer]) {
-        let time = self.now();
-        for server in ended {
-            let is_logged = self.plan.settings.collectors.log && server.log.is_some();
-            let others = started.iter().filter(|other| other.endpoint() == server.endpoint());
-            let starts = others.map(|other| servers::started_at(other.started, time));
-            self.lives.ended(server, is_logged, ended_at(starts, time));
-            self.last_end = Some(self.instant());
+        self.lives.watch(&self.watched.all());
+        self.keep(record);
+        if self.watched.all().is_empty() {
+            self.hidden = servers::ports_unknown(&servers::listeners(&Host::live()).unwrap_or_default());
         }
-        // Before the first status the agent itself starts.
-        if self.stated.is_some() {
-            let starts: Vec<Event> =
-                started.iter().flat_map(|server| self.lives.appeared(server, time)).collect();
-            starts.into_iter().for_each(|event| self.event(event));
-        }
+    }
+
+    /// The ends of all processes whose cause is not known yet, at the end of the agent.
+    pub fn rest(&mut self) -> Vec<Event> {
+        self.lives.rest()
+    }
+
+    /// Writes the servers for the next run.
+    pub fn keep(&mut self, record: &AgentRecord) {
+        self.keeper.keep(&self.watched.all(), record);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::agent::live::clock_reading::AgentClock;
+    use crate::agent::live::fakes::{TestRecord, test_record, test_servers};
+
+    #[test]
+    fn a_server_whose_process_has_gone_is_searched_for_at_once_and_its_end_is_recorded() {
+        /// More than the kernel's largest number of a process.
+        const GONE: u32 = u32::MAX;
+        let folder = tempfile::tempdir().unwrap();
+        let TestRecord { mut record, store, clock } = test_record(folder.path(), 0);
+        let mut search = test_servers(folder.path());
+        assert!(search.search(None, &mut record, true));
+        assert!(!search.look(None, &record).is_search_due);
+        search.watched().set(vec![FoundServer {
+            port: 5,
+            pid: GONE,
+            name: "mongod".to_owned(),
+            ..FoundServer::default()
+        }]);
+        let look = search.look(None, &record);
+        assert!(look.is_search_due);
+        assert!(search.search(None, &mut record, true));
+        search.report(look, &mut record);
+        clock.sleep(Duration::from_secs(12));
+        let look = search.look(None, &record);
+        search.report(look, &mut record);
+        record.store_rest();
+        let kinds = [EventKind::ServerStart, EventKind::ServerStop, EventKind::ServerCrash];
+        let text = format!("process {GONE} (mongod); without its log it is not known how");
+        assert_eq!(store.events(&kinds), [(EventKind::ServerStop, text)]);
+    }
 
     #[test]
     fn a_process_that_is_ending_serves_no_more() {
@@ -255,14 +341,5 @@ mod tests {
         // PF_EXITING of linux/sched.h.
         assert_eq!(state("R", 4), ProcessState::Silent(NotServing::NotListening));
         assert_eq!(state("Z", 4), ProcessState::Ended);
-    }
-
-    #[test]
-    fn a_process_has_ended_before_the_next_one_at_its_port_starts() {
-        let at = |second| Timestamp::from_unix(second, 0);
-        let ended = |starts: &[u64]| ended_at(starts.iter().map(|start| at(*start)), at(1_000));
-        assert_eq!(ended(&[]), at(1_000));
-        assert_eq!(ended(&[998]), at(998));
-        assert_eq!(ended(&[500]), at(1_000), "that one ran beside it");
     }
 }

@@ -20,6 +20,11 @@ impl StoreFolder {
         Self { path: path.to_path_buf(), identity }
     }
 
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether it was deleted, also if there is another one by now. A thread that may write below the first one only can
     /// neither make it again nor use another one.
     pub fn is_gone(&self) -> bool {

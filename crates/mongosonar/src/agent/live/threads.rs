@@ -1,208 +1,220 @@
 //! The threads of the collectors: those that fail are started again, and those that end hand over their last windows.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use sonar_core::history::CollectorKind;
-use sonar_view::agent::CollectorState;
+use sonar_core::observation::WindowPart;
 
 use super::backoff::Backoff;
 use super::board::{CollectorProblem, RESTART};
-use super::collector_helpers::CollectorHelpers;
-use super::inspector::InspectedLog;
+use super::files::FileSetup;
+use super::followers::Followers;
 use super::machine::MachineCollector;
-use super::queries::QueriesCollector;
-use super::runner::{CollectorPlan, CollectorThread};
+use super::plan::LivePlan;
+use super::record::AgentRecord;
+use super::runner::{CollectorContext, CollectorPlan, CollectorThread};
+use super::split::SplitSetup;
 use super::status::StatusCollector;
-use super::{LiveAgent, PATIENCE, WAITING};
-use crate::agent::memory;
-use crate::agent::part_channel::TAKEN_AT_ONCE;
-use crate::capture::applications::Lookup;
+use crate::agent::memory::{self, Holder};
+use crate::agent::part_channel::{PartReceiver, TAKEN_AT_ONCE, part_channel_bytes};
+use crate::capture::OperationListener;
 use crate::confinement::thread_starter::ThreadStarter;
-use crate::input::follow::FollowedPlace;
 
+/// Parts of windows that wait to be joined.
+pub const WAITING: usize = 256;
+const _: () = assert!(part_channel_bytes(WAITING) <= memory::CHANNEL_BYTES, "the channel has its share");
+/// So many calls of [`CollectorThreads::take`] take all that waits.
+pub const TAKES: usize = WAITING.div_ceil(TAKEN_AT_ONCE);
 /// Why a collector does not work whose thread panicked.
 const FAILED: &str = "its thread has failed";
 
-impl LiveAgent<'_> {
-    /// Opens what needs privileges; gives the logs that name the applications of open connections. A collector that
-    /// fails is reported, and the others go on.
+/// The collectors that have a thread of their own.
+pub struct CollectorThreads {
+    context: CollectorContext,
+    parts: PartReceiver,
+    /// Makes the collectors that need no privileges, each time that they start.
+    followers: Followers,
+    /// Starts threads once this one has dropped its privileges.
+    starter: ThreadStarter,
+    running: BTreeMap<CollectorKind, CollectorThread>,
+    /// Those that have failed, and when they are started again.
+    restarts: BTreeMap<CollectorKind, Backoff>,
+}
+
+impl CollectorThreads {
+    /// None yet. Those of `context` send their windows to `parts`.
+    pub fn new(
+        context: CollectorContext,
+        parts: PartReceiver,
+        followers: Followers,
+        starter: ThreadStarter,
+    ) -> Self {
+        Self { context, parts, followers, starter, running: BTreeMap::new(), restarts: BTreeMap::new() }
+    }
+
+    /// What starts threads later.
+    pub fn starter(&self) -> ThreadStarter {
+        self.starter.clone()
+    }
+
+    /// Lets all of them observe: this thread has dropped its privileges. Waits until they have done so, too.
+    pub fn open_gate(&self) {
+        self.context.gate.open();
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &BTreeMap<CollectorKind, CollectorThread> {
+        &self.running
+    }
+
+    /// Counts what waits for this thread.
+    pub fn count_memory(&self) {
+        let bytes = self.parts.memory() + self.parts.channel_memory();
+        self.context.board.held.set(Holder::Parts, bytes);
+    }
+
+    /// Starts the collector that divides the time of operations, if it is to run; gives who listens to operations.
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub(super) fn open(&mut self, helpers: CollectorHelpers) -> Result<Lookup> {
-        let CollectorHelpers { opener, tls, files, split } = helpers;
-        let mut lookup = Lookup::default();
-        let listener = match split {
-            None => None,
+    pub fn begin_split(
+        &mut self,
+        split: Option<Result<SplitSetup>>,
+        record: &mut AgentRecord,
+    ) -> Result<Option<Arc<Mutex<dyn OperationListener>>>> {
+        match split {
+            None => Ok(None),
             Some(Ok(search)) => {
                 let listener = search.listener();
-                self.begin(CollectorKind::Split, Box::new(search))?.then_some(listener)
+                Ok(self.begin(CollectorKind::Split, Box::new(search), record)?.then_some(listener))
             }
             Some(Err(error)) => {
-                let what = crate::exit::message(&error);
-                self.fail(CollectorKind::Split, &CollectorProblem::permanent(what, Some(RESTART.to_owned())));
-                None
-            }
-        };
-        if let Some(opener) = opener {
-            lookup = self.open_logs();
-            let table = &self.plan.settings.queries;
-            let queries = QueriesCollector::new(opener, table, self.context.servers.ports());
-            self.queries =
-                Some(queries.with_listener(listener).with_tls(tls).with_threads(self.starter.clone()));
-        }
-        if let Some(search) = files {
-            self.begin(CollectorKind::Files, Box::new(search))?;
-        }
-        if self.plan.settings.collectors.machine {
-            self.begin(CollectorKind::Machine, Box::new(MachineCollector))?;
-        }
-        if self.plan.runs(CollectorKind::Status) {
-            let targets = self.plan.targets.clone();
-            let follows_internals = self.plan.runs(CollectorKind::Internals);
-            let follows_logs = self.plan.runs(CollectorKind::Log);
-            let status = StatusCollector { targets, follows_internals, follows_logs };
-            let network = ThreadStarter::network(self.plan.confined).context("cannot start a thread")?;
-            self.begin_by(&network, CollectorKind::Status, Box::new(status))?;
-        }
-        Ok(lookup)
-    }
-
-    /// The logs of the servers, which name the applications of open connections.
-    fn open_logs(&self) -> Lookup {
-        let mut lookup = Lookup::default().confined(self.plan.confined).share(memory::NAMES_SHARE);
-        for server in self.context.servers.all().iter() {
-            let Some(path) = server.log.clone() else { continue };
-            let mut place = InspectedLog::new(path, self.inspector.clone());
-            if let Ok(newest) = place.open() {
-                lookup.add_log(server.port, place.copies().into_iter().rev().chain([newest]).collect());
+                fails_for_good(CollectorKind::Split, &crate::exit::message(&error), record);
+                Ok(None)
             }
         }
-        lookup
     }
 
-    /// Starts a collector that needs privileges, and waits until it has dropped what it does not need. Returns whether
-    /// it goes on.
-    pub(super) fn begin(&mut self, kind: CollectorKind, plan: Box<dyn CollectorPlan>) -> Result<bool> {
-        self.begin_by(&ThreadStarter::Here, kind, plan)
-    }
-
-    /// The same in a thread that this one starts.
-    fn begin_by(
-        &mut self,
-        starter: &ThreadStarter,
-        kind: CollectorKind,
-        plan: Box<dyn CollectorPlan>,
-    ) -> Result<bool> {
-        let thread = self.context.start(starter, kind, plan)?;
-        let goes_on = thread.has_begun();
-        if goes_on {
-            self.threads.insert(kind, thread);
-        } else if thread.handle.join().is_err() {
-            self.fail(kind, &CollectorProblem::permanent(FAILED.to_owned(), Some(RESTART.to_owned())));
-        }
-        Ok(goes_on)
-    }
-
-    /// Starts what needs no privileges.
+    /// Starts the others that need privileges. One that fails is reported, and the others go on.
     ///
     /// # Errors
-    /// No collector works, or a thread cannot be started.
-    pub(super) fn start(&mut self, lookup: Lookup) -> Result<()> {
-        for kind in [CollectorKind::Log, CollectorKind::Internals] {
-            if self.plan.settings.collectors.runs(kind) {
-                self.follow(kind)?;
-            }
+    /// A thread cannot be started.
+    pub fn begin_others(
+        &mut self,
+        files: Option<FileSetup>,
+        plan: &LivePlan<'_>,
+        record: &mut AgentRecord,
+    ) -> Result<()> {
+        if let Some(search) = files {
+            self.begin(CollectorKind::Files, Box::new(search), record)?;
         }
-        self.follow_network();
-        if let Some(queries) = &mut self.queries {
-            queries.look_up(lookup)?;
-            queries.follow_tls()?;
+        if plan.runs(CollectorKind::Machine) {
+            self.begin(CollectorKind::Machine, Box::new(MachineCollector), record)?;
         }
-        self.ensure_capture_runs();
-        let is_useless = |state| matches!(state, CollectorState::Off | CollectorState::NeedsYou);
-        if self.threads.is_empty() && self.context.board.all().iter().all(|one| is_useless(one.state)) {
-            bail!("no collector works");
+        if plan.runs(CollectorKind::Status) {
+            let targets = plan.targets.clone();
+            let follows_internals = plan.runs(CollectorKind::Internals);
+            let follows_logs = plan.runs(CollectorKind::Log);
+            let status = StatusCollector { targets, follows_internals, follows_logs };
+            let network = ThreadStarter::network(plan.confined).context("cannot start a thread")?;
+            let thread = self.context.start(&network, CollectorKind::Status, Box::new(status))?;
+            self.wait_for_begin(CollectorKind::Status, thread, record);
         }
         Ok(())
     }
 
+    /// Starts a collector that needs privileges, and waits until it has dropped what it does not need. Returns whether
+    /// it goes on.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn begin(
+        &mut self,
+        kind: CollectorKind,
+        plan: Box<dyn CollectorPlan>,
+        record: &mut AgentRecord,
+    ) -> Result<bool> {
+        let thread = self.context.start(&ThreadStarter::Here, kind, plan)?;
+        Ok(self.wait_for_begin(kind, thread, record))
+    }
+
+    fn wait_for_begin(
+        &mut self,
+        kind: CollectorKind,
+        thread: CollectorThread,
+        record: &mut AgentRecord,
+    ) -> bool {
+        let goes_on = thread.has_begun();
+        if goes_on {
+            self.running.insert(kind, thread);
+        } else if thread.handle.join().is_err() {
+            fails_for_good(kind, FAILED, record);
+        }
+        goes_on
+    }
+
     /// Starts a collector that follows files of servers; whether this is one.
-    pub(super) fn follow(&mut self, kind: CollectorKind) -> Result<bool> {
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn follow(&mut self, kind: CollectorKind) -> Result<bool> {
         let Some(plan) = (self.followers)(kind) else { return Ok(false) };
-        self.threads.insert(kind, self.context.start(&self.starter, kind, plan)?);
+        self.running.insert(kind, self.context.start(&self.starter, kind, plan)?);
         Ok(true)
     }
 
-    /// Starts collectors again that have failed, where they need no privileges.
-    pub(super) fn restart_collectors(&mut self) {
+    /// Starts collectors again that have failed, where they need no privileges. Returns those whose threads have ended.
+    pub fn restart(&mut self, record: &mut AgentRecord) -> Vec<CollectorKind> {
         let has_ended = |thread: &CollectorThread| thread.handle.is_finished();
         let ended: Vec<CollectorKind> =
-            self.threads.iter().filter(|(_, one)| has_ended(one)).map(|(kind, _)| *kind).collect();
-        for kind in ended {
-            self.detach(kind);
-            let failed = self.threads.remove(&kind).is_some_and(|thread| thread.handle.join().is_err());
-            if (self.followers)(kind).is_some() {
-                self.try_again(kind, FAILED.to_owned());
+            self.running.iter().filter(|(_, one)| has_ended(one)).map(|(kind, _)| *kind).collect();
+        for kind in &ended {
+            let failed = self.running.remove(kind).is_some_and(|thread| thread.handle.join().is_err());
+            if (self.followers)(*kind).is_some() {
+                self.try_again(*kind, FAILED.to_owned(), record);
             } else if failed {
                 // One that ends in order has reported why.
-                self.fail(kind, &CollectorProblem::permanent(FAILED.to_owned(), Some(RESTART.to_owned())));
+                fails_for_good(*kind, FAILED, record);
             }
         }
-        let now = self.instant();
+        let now = record.clock.instant();
         let is_due = |(kind, backoff): &(&CollectorKind, &Backoff)| {
-            backoff.is_due(now) && !self.threads.contains_key(*kind)
+            backoff.is_due(now) && !self.running.contains_key(*kind)
         };
         let due: Vec<CollectorKind> = self.restarts.iter().filter(is_due).map(|(kind, _)| *kind).collect();
         for kind in due {
             if self.follow(kind).is_ok() {
-                self.passes(kind);
+                record.passes(kind);
             }
         }
+        ended
     }
 
-    /// The thread of a collector has ended: nothing is passed on to it any more.
-    fn detach(&mut self, collector: CollectorKind) {
-        if collector == CollectorKind::Split
-            && let Some(queries) = &mut self.queries
-        {
-            queries.without_listener();
-        }
+    /// A collector that needs no privileges has failed: it is started again after a pause.
+    pub fn try_again(&mut self, kind: CollectorKind, what: String, record: &mut AgentRecord) {
+        self.restarts.entry(kind).or_default().failed(record.clock.instant());
+        record.fail(kind, &CollectorProblem::temporary(what));
     }
 
-    /// The thread of a collector that needs no privileges has failed: it is started again after a pause.
-    pub(super) fn try_again(&mut self, collector: CollectorKind, what: String) {
-        let now = self.instant();
-        self.restarts.entry(collector).or_default().failed(now);
-        self.fail(collector, &CollectorProblem::temporary(what));
+    /// Ends a collector, which is not started again; gives its thread, if it has one.
+    pub fn stop(&mut self, kind: CollectorKind) -> Option<CollectorThread> {
+        self.restarts.remove(&kind);
+        let thread = self.running.remove(&kind)?;
+        thread.stop.store(true, Ordering::Relaxed);
+        Some(thread)
     }
 
-    /// Ends a collector, and takes its last windows.
-    pub(super) fn end(&mut self, collector: CollectorKind) {
-        if collector == CollectorKind::Queries
-            && let Some(mut queries) = self.queries.take()
-        {
-            let (parts, _) = queries.finish(&self.servers);
-            parts.into_iter().for_each(|part| self.add(part));
-        }
-        if let Some(thread) = self.threads.remove(&collector) {
-            thread.stop.store(true, Ordering::Relaxed);
-            self.wait_for(&[thread]);
-            self.detach(collector);
-        }
-        self.restarts.remove(&collector);
-        self.context.board.want(collector, false);
+    /// The parts of windows that have come; waits at most so long for one.
+    pub fn take(&self, wait: Duration) -> Vec<WindowPart> {
+        self.parts.take(wait)
     }
+}
 
-    /// Takes windows until these threads have ended.
-    pub(super) fn wait_for(&mut self, threads: &[CollectorThread]) {
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline && !threads.iter().all(|thread| thread.handle.is_finished()) {
-            self.take(Duration::from_millis(20));
-        }
-        // All that is waiting now, also if a thread that does not end sends more.
-        (0..WAITING.div_ceil(TAKEN_AT_ONCE)).for_each(|_| self.take(Duration::ZERO));
-    }
+/// A collector does not work until the agent is started again.
+fn fails_for_good(kind: CollectorKind, what: &str, record: &mut AgentRecord) {
+    record.fail(kind, &CollectorProblem::permanent(what.to_owned(), Some(RESTART.to_owned())));
 }

@@ -13,7 +13,7 @@ use anyhow::Result;
 use sonar_core::stacks::ThreadSample;
 
 use super::wait_problems::WaitProblems;
-use crate::stacks::symbols::ProcessSymbols;
+use crate::functions::symbols::ProcessSymbols;
 
 /// How long the reader of the rings waits for symbols. That is enough for a new library, and too little to fill a ring.
 pub const MOMENT: Duration = Duration::from_millis(50);

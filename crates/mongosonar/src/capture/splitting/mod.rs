@@ -27,7 +27,7 @@ use sonar_sys::Host;
 use sonar_sys::host::process::RunningProgram;
 use sonar_sys::split::MAX_PROCESSES;
 
-use crate::capture::args::Range;
+use crate::args::values::PortRange;
 use crate::capture::ports::CapturedPorts;
 use crate::exit::usage;
 use crate::servers;
@@ -38,7 +38,7 @@ use crate::servers;
 ///
 /// # Errors
 /// A named process does not exist, no mongod or mongos runs here, or none listens on `ports`.
-pub fn processes(asked: &[u32], ports: &[Range]) -> Result<Vec<RunningProgram>> {
+pub fn processes(asked: &[u32], ports: &[PortRange]) -> Result<Vec<RunningProgram>> {
     let host = Host::live();
     if !asked.is_empty() {
         let running = |process: &u32| {
@@ -73,7 +73,7 @@ pub fn numbers(processes: &[RunningProgram]) -> Vec<u32> {
 ///
 /// # Errors
 /// A named process listens on none that can be seen.
-pub fn ports(asked: &[u32], named: &[Range]) -> Result<Vec<Range>> {
+pub fn ports(asked: &[u32], named: &[PortRange]) -> Result<Vec<PortRange>> {
     if asked.is_empty() || !named.is_empty() {
         return Ok(named.to_vec());
     }
@@ -81,7 +81,7 @@ pub fn ports(asked: &[u32], named: &[Range]) -> Result<Vec<Range>> {
     if let Some(deaf) = asked.iter().find(|process| host.ports_of(&[**process]).is_empty()) {
         bail!("process {deaf} listens on no TCP port that can be seen from here: name its port with --port");
     }
-    Ok(host.ports_of(asked).into_iter().map(|port| Range(port, port)).collect())
+    Ok(host.ports_of(asked).into_iter().map(|port| PortRange(port, port)).collect())
 }
 
 #[cfg(test)]
@@ -121,10 +121,10 @@ pub mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let own = ports(&[std::process::id()], &[]).unwrap();
-        assert!(own.contains(&Range(port, port)), "{own:?}");
-        let other = ports(&[1], &[]).map(|found| found.contains(&Range(port, port)));
+        assert!(own.contains(&PortRange(port, port)), "{own:?}");
+        let other = ports(&[1], &[]).map(|found| found.contains(&PortRange(port, port)));
         assert!(!other.unwrap_or(false));
-        assert_eq!(ports(&[1], &[Range(5, 6)]).unwrap(), [Range(5, 6)]);
+        assert_eq!(ports(&[1], &[PortRange(5, 6)]).unwrap(), [PortRange(5, 6)]);
         assert_eq!(ports(&[], &[]).unwrap(), []);
     }
 }

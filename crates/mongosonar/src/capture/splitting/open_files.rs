@@ -16,9 +16,9 @@ use sonar_sys::host::regular::CachedStat;
 use sonar_sys::privileges::Duty;
 use sonar_sys::questions::{HelperAnswer, answer_all};
 
+use crate::confinement::helper_capabilities::INSPECTING;
 use crate::confinement::helper_channel::{HelperChannel, array};
 use crate::confinement::privileges::{self, HelperTask};
-use crate::io::finder::INSPECTING;
 
 /// The most processes of a question.
 const MAX_PROCESSES: usize = 64;

@@ -3,7 +3,7 @@
 use sonar_sys::split::SplitRoom;
 
 use super::open_files::OpenFilesRoom;
-use crate::capture::args::Range;
+use crate::args::values::PortRange;
 use crate::capture::tls::EncryptedAccess;
 use crate::large::LargeMemory;
 
@@ -15,7 +15,7 @@ pub struct SplitPlan {
     /// It follows servers that start later.
     pub follows: bool,
     /// The ports of those; empty: of all of them.
-    pub ports: Vec<Range>,
+    pub ports: Vec<PortRange>,
     /// At what cost it divides encrypted operations.
     pub encrypted: EncryptedAccess,
     /// It samples the stacks of all threads, on request.

@@ -23,10 +23,10 @@ use super::waits::WaitClassifier;
 use crate::capture::tls::{EncryptedAccess, TlsLibrary, WithholdingProcess, look_apart, may_attach, watched};
 use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep};
-use crate::io::process::refused;
+use crate::functions::following::FollowedServers;
 use crate::locking::lock;
 use crate::servers::not_traced;
-use crate::stacks::following::FollowedServers;
+use crate::servers::tracing::refused;
 
 const UNREADABLE: &str = "cannot read the records of the kernel";
 /// How often the helper is asked which servers are traced if nothing seems to have changed: a server that has ended may

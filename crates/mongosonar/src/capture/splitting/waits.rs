@@ -16,10 +16,10 @@ use super::loaded_symbols::{LoadedSymbols, MOMENT};
 use super::numbers;
 use super::plan::SplitPlan;
 use super::wait_problems::WaitProblems;
-use crate::capture::args::Range;
-use crate::stacks::helper::{LaterSources, StackSource};
-use crate::stacks::shared::{ImageFile, SharedSymbols};
-use crate::stacks::symbols::{ProcessSymbols, classify, computation, own_vdso, wait_classes};
+use crate::args::values::PortRange;
+use crate::functions::helper::{LaterSources, StackSource};
+use crate::functions::shared::{ImageFile, SharedSymbols};
+use crate::functions::symbols::{ProcessSymbols, classify, computation, own_vdso, wait_classes};
 
 /// How long all processes that were there at the start are waited for together.
 const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -87,7 +87,7 @@ impl WaitClassifier {
 
     /// The same, also for servers that start later and listen on these ports, or on any if there are none; the helper
     /// decides which are traced. Call it before any thread is started, and before privileges are dropped.
-    pub fn with_later(self, tracer: &SplitTracer, ports: &[Range]) -> Self {
+    pub fn with_later(self, tracer: &SplitTracer, ports: &[PortRange]) -> Self {
         Self { later: LaterSources::start(tracer, ports), ..self }
     }
 

@@ -17,7 +17,7 @@ use sonar_sys::tls::{MAX_PROCESSES, PlaintextSource, TlsRoom, TlsTracer};
 use super::library::TlsLibrary;
 use super::process_searches::{ProcessSearches, SearchResult};
 use super::withheld_memory::{WithheldMemory, may_attach, watched};
-use crate::capture::args::Range;
+use crate::args::values::PortRange;
 use crate::capture::ports::CapturedPorts;
 use crate::confinement::helper_capabilities::READING_TLS;
 use crate::confinement::helper_channel::array;
@@ -62,7 +62,7 @@ pub enum AttacherNews {
 #[derive(Clone, Debug)]
 pub struct AttacherTask {
     /// The ports that were named; if none, those of each server, whose program file says that it is one.
-    pub ports: Vec<Range>,
+    pub ports: Vec<PortRange>,
     /// The only processes to attach to; if none, all that listen on the named ports, or, if no port is named, all servers.
     pub processes: Vec<u32>,
     /// Attach also where a probe costs ten times as much.
@@ -549,12 +549,12 @@ mod tests {
         process(7, ["mongod", "/usr/bin/mongod", "net:[1]", "6989"]);
         process(8, ["postgres", "/usr/bin/postgres", "net:[3]", "6989"]);
         let host = Host::of_proc(proc.path());
-        let read = |named: &[Range]| {
+        let read = |named: &[PortRange]| {
             let listened = CapturedPorts::of(named, servers::proven_ports(&host));
             (listened.ranges(), serving(&host, &[5, 6, 7, 8], &listened))
         };
         assert_eq!(read(&[]), (vec![27_017..=27_017], vec![7]));
-        assert_eq!(read(&[Range(636, 636)]), (vec![636..=636], vec![5, 6]));
+        assert_eq!(read(&[PortRange(636, 636)]), (vec![636..=636], vec![5, 6]));
         let full = CapturedPorts::of(&[], vec![1]);
         assert_eq!(
             serving(&host, &[5, 6, 7, 8], &full),

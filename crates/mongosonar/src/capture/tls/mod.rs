@@ -31,7 +31,7 @@ use crate::args::when::now;
 use crate::capture::notice::Notice;
 use crate::confinement::privileges;
 use crate::confinement::start_order::{StartStep, start_thread};
-use crate::io::process::warn_of_process_namespace;
+use crate::servers::tracing::warn_of_process_namespace;
 
 /// How late a part of a connection may be handed over.
 const DELAY: Duration = Duration::from_millis(200);

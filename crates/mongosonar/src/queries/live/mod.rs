@@ -22,7 +22,8 @@ use super::args::{INTERVAL, QueriesArgs};
 use super::local_servers::{ListeningServers, LocalServerSearch, ServerNews};
 use super::output::QueriesOutput;
 use super::server_names::{ServerNames, ServerNamesUpdate};
-use crate::capture::args::{SourceArg, only_port};
+use crate::args::values::only_port;
+use crate::capture::args::SourceArg;
 use crate::capture::changes::{CaptureChange, ChangeSenders};
 use crate::capture::notice::Notice;
 use crate::capture::ports::CapturedPorts;
@@ -37,10 +38,10 @@ use crate::capture_reading::key_log::{self, KeyLogFile};
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit::{FAILED, OK};
 use crate::history::HistorySteps;
-use crate::io::names::FileNames;
-use crate::io::process::warn_of_process_namespace;
 use crate::locking::lock;
+use crate::servers::file_names::FileNames;
 use crate::servers::samples::ServerSamples;
+use crate::servers::tracing::warn_of_process_namespace;
 use crate::stop::{Signals, StopBehavior};
 
 /// Captures until it is stopped; returns the exit code.

@@ -11,8 +11,8 @@ use sonar_core::Timestamp;
 use sonar_core::internals::{ServerGlance, ServerSample};
 use sonar_view::queries::ServerState;
 
+use crate::args::values::PortRange;
 use crate::args::when::now;
-use crate::capture::args::Range;
 use crate::capture::notice::Notice;
 use crate::capture::ports::CapturedPorts;
 use crate::confinement::helper_channel::HELPER_ENDED;
@@ -39,7 +39,7 @@ type Followed<F> = BTreeMap<SampledServer, FollowedState<F>>;
 /// Which servers are followed, and where their state goes.
 pub struct ServerStatesTask {
     samples: ServerSamples,
-    ports: Vec<Range>,
+    ports: Vec<PortRange>,
     notices_to: Sender<Notice>,
 }
 
@@ -52,7 +52,7 @@ impl ServerStatesTask {
     /// The thread cannot be started.
     pub fn start(
         samples: ServerSamples,
-        ports: Vec<Range>,
+        ports: Vec<PortRange>,
         notices_to: Sender<Notice>,
     ) -> Result<Sender<()>> {
         let (keep, stop) = channel();

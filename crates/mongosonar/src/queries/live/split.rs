@@ -19,9 +19,9 @@ use crate::capture::OperationListener;
 use crate::capture::notice::Notice;
 use crate::capture::splitting::{OperationMatcher, SplitTrace, WindowSplits, WireSide};
 use crate::confinement::start_order::{StartStep, start_thread};
-use crate::io::names::FileNames;
 use crate::locking::lock;
 use crate::servers;
+use crate::servers::file_names::FileNames;
 
 /// Ticks, ten in a second, between two looks for servers that have started or ended.
 const SEARCH_TICKS: u64 = 20;

@@ -31,7 +31,7 @@ pub(super) fn lines<'a>(app: &App, shown: Option<&Window>, identity: u64, column
         text: String::new(),
         namespace: NamespaceFilter::Any,
         limit: None,
-        ..app.selection.clone()
+        ..app.selection().clone()
     };
     let gone = || {
         vec![Line::styled(
@@ -39,13 +39,15 @@ pub(super) fn lines<'a>(app: &App, shown: Option<&Window>, identity: u64, column
             palette.dim,
         )]
     };
-    let Some((window, in_shown)) = app.window_of(shown, &selection, identity) else { return gone() };
+    let Some((window, in_shown)) = app.observed.window_of(shown, &selection, identity) else { return gone() };
     let report = WindowReport::new(window, &selection);
     let Some(row) = report.rows.iter().find(|row| row.identity == identity) else { return gone() };
 
     let mut lines = vec![title(row, palette)];
-    let span =
-        if in_shown { app.span(report.elapsed_ns) } else { "silent now; figures since start".to_string() };
+    let span = match in_shown {
+        true => app.observed.span(report.elapsed_ns, &selection.zone),
+        false => "silent now; figures since start".to_string(),
+    };
     lines.extend(fill(&span, figures(row, &report), columns, palette));
     lines.extend(texts(row, columns, palette));
     if let Some(split) = &row.split {
@@ -56,11 +58,10 @@ pub(super) fn lines<'a>(app: &App, shown: Option<&Window>, identity: u64, column
         lines.push(Line::default());
         lines.extend(section("In flight now, the oldest first", in_progress(row), palette));
     }
-    let history = app.paused.as_ref().unwrap_or(&app.history);
     lines.push(Line::default());
     // It is that of the last minute, whatever window is shown.
-    if app.past.is_none() {
-        lines.extend(sparklines(row, history, columns, palette));
+    if app.past().is_none() {
+        lines.extend(sparklines(row, app.observed.history.shown(), columns, palette));
         lines.push(Line::default());
     }
 

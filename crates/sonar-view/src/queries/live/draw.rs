@@ -8,12 +8,13 @@ use ratatui::text::{Line, Span};
 use sonar_core::baseline::BaselineStatus;
 use sonar_core::time::NS_PER_S;
 
+use super::page::Page;
 use super::palette::Palette;
-use super::{App, Page, RowFilter, detail, servers};
+use super::prompt::RowFilter;
+use super::{App, detail, servers};
 use crate::kit::{Brief, Count, HiddenContext, Nanos, escape, fit, or_unknown, plural, width, wrap};
 use crate::queries::column::Column;
 use crate::queries::layout::{Placed, place, push_cell};
-use crate::queries::server_state::StateTime;
 use crate::queries::{NamespaceFilter, ReportRow, Selection, WindowReport, text};
 
 /// Puts a line on the screen, cut at the right edge; nothing is drawn outside of `area`.
@@ -39,13 +40,13 @@ fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let palette = Palette::new(app.settings.color);
     let buffer = frame.buffer_mut();
     let height = usize::from(area.height);
-    let selection = app.selection.clone();
+    let selection = app.selection().clone();
     // The window is taken out while drawing, so that the report can borrow from it.
-    let is_past = app.past.is_some();
-    let window = app.slot().take();
+    let is_past = app.past().is_some();
+    let window = app.observed.slot().take();
     let report = window.as_ref().map(|window| {
         // Of the total, unless that is what is shown.
-        let total = app.total.as_ref().filter(|_| !is_past);
+        let total = app.observed.total.as_ref().filter(|_| !is_past);
         let since_start = total.map_or(window.coverage, |total| total.coverage);
         WindowReport::new(window, &selection).explained(&since_start, &app.settings.origin)
     });
@@ -57,10 +58,7 @@ fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let room = height.saturating_sub(4 + footer.len());
     let mut lines: Vec<(usize, Line<'_>)> = header.into_iter().enumerate().collect();
     let end = report.as_ref().map(|report| report.end);
-    let (states, time) = match app.past {
-        Some(past) => (&app.past_servers, StateTime::Past(past.to)),
-        None => (app.paused_servers.as_ref().unwrap_or(&app.servers), StateTime::Now(end)),
-    };
+    let (states, time) = app.observed.servers(end);
     let mut states = servers::lines(states, time, columns, palette);
     // Above the line that says what the rows are.
     states.truncate(room.saturating_sub(lines.len()));
@@ -90,8 +88,8 @@ fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let below = lines.len() as u16;
     let body =
         Rect { y: area.y + below, height: area.height.saturating_sub(below + footer.len() as u16), ..area };
-    app.page_height = usize::from(body.height);
-    match app.page {
+    app.open.height = usize::from(body.height);
+    match app.open.page {
         Page::Rows => match &report {
             Some(report) => rows(app, report, buffer, body),
             None => put(
@@ -112,13 +110,12 @@ fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let first = height - footer.len();
     footer.iter().enumerate().for_each(|(at, line)| put(buffer, area, first + at, line));
     drop(report);
-    *app.slot() = window;
+    *app.observed.slot() = window;
 }
 
 fn page(app: &mut App, lines: &[Line<'_>], scroll: usize, mut put: impl FnMut(usize, &Line<'_>)) {
-    app.page_lines = lines.len();
-    let first = scroll.min(lines.len().saturating_sub(app.page_height));
-    for (row, line) in lines.iter().skip(first).take(app.page_height).enumerate() {
+    let first = app.open.place(lines.len(), scroll);
+    for (row, line) in lines.iter().skip(first).take(app.open.height).enumerate() {
         put(row, line);
     }
 }
@@ -156,9 +153,9 @@ fn title<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, palet
     let mut right = Vec::new();
     if let Some(report) = report {
         right.push(text::clock(report).get(11..).unwrap_or_default().to_string());
-        let begin =
-            app.total.as_ref().map_or_else(|| app.since_start.then_some(report.start), |w| Some(w.start));
-        if let Some(first) = begin.filter(|_| app.past.is_none()) {
+        let total = app.observed.total.as_ref().map(|total| total.start);
+        let begin = total.or_else(|| app.observed.since_start.then_some(report.start));
+        if let Some(first) = begin.filter(|_| app.past().is_none()) {
             let seconds = report.end.since(first) / NS_PER_S;
             let up = if seconds < 60 { format!("{seconds}s") } else { Nanos(seconds * NS_PER_S).to_string() };
             right.push(format!("up {up}"));
@@ -302,7 +299,7 @@ fn coverage<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, pa
     let room = columns.saturating_sub(1);
     let mut spans = vec![Span::raw(" ")];
     // Since the start: from the total, or from the report when that is the total.
-    let total = app.total.as_ref().filter(|_| app.past.is_none());
+    let total = app.observed.total.as_ref().filter(|_| app.past().is_none());
     let since_start = total.map_or(report.coverage, |total| &total.coverage);
     if report.coverage.losses().next().is_some() {
         spans.push(Span::styled(fit(&text::losses(report.coverage), room), palette.bad));
@@ -332,11 +329,11 @@ fn shown<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, palet
             Span::styled("  Enter keeps, Esc forgets", palette.dim),
         ]);
     }
-    let Selection { by, classes, role, sort, namespace, text, .. } = &app.selection;
+    let Selection { by, classes, role, sort, namespace, text, .. } = app.selection();
     let mut parts = vec![format!("by {}", by.name()), classes.label()];
     parts.extend(role.map(|role| role.name().to_string()));
     if let Some(report) = report {
-        parts.push(app.span(report.elapsed_ns));
+        parts.push(app.observed.span(report.elapsed_ns, &report.selection.zone));
         parts.push(plural(report.rows_total, "row"));
         if report.selection.baseline.is_some() {
             let count = |since| {
@@ -353,9 +350,9 @@ fn shown<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, palet
     let arrow = if sort.reverse { "reversed " } else { "" };
     parts.push(format!("{arrow}by {}", sort.column.name()).replacen("by", "sorted by", 1));
     let mut spans = Vec::new();
-    if app.past.is_some() {
+    if app.past().is_some() {
         spans.push(Span::styled(" PAST ", palette.warning.add_modifier(Modifier::REVERSED)));
-    } else if app.paused.is_some() {
+    } else if app.observed.is_paused() {
         spans.push(Span::styled(" PAUSED ", palette.warning.add_modifier(Modifier::REVERSED)));
     }
     let used: usize = spans.iter().map(Span::width).sum();
@@ -386,19 +383,16 @@ fn rows(app: &mut App, report: &WindowReport<'_>, buffer: &mut Buffer, body: Rec
     });
     put(buffer, body, 0, &Line::from(heading.collect::<Vec<_>>()));
 
-    app.shown = report.rows.iter().map(|row| row.identity).collect();
-    app.page_height = usize::from(body.height).saturating_sub(1);
-    let found = app.selected.and_then(|selected| app.shown.iter().position(|identity| *identity == selected));
-    app.cursor = found.unwrap_or(app.cursor).min(app.shown.len().saturating_sub(1));
-    let height = app.page_height.max(1);
-    app.top = app.top.min(app.cursor).max((app.cursor + 1).saturating_sub(height));
+    let height = usize::from(body.height).saturating_sub(1);
+    app.open.height = height;
+    let [top, under] = app.cursor.place(report.rows.iter().map(|row| row.identity).collect(), height);
     if report.rows.is_empty() {
         for (at, line) in wrap(&text::empty(report), columns.saturating_sub(2)).into_iter().enumerate() {
             put(buffer, body, 1 + at, &Line::styled(format!(" {line}"), palette.plain));
         }
     }
-    for (at, row) in report.rows.iter().enumerate().skip(app.top).take(app.page_height) {
-        let selected = at == app.cursor;
+    for (at, row) in report.rows.iter().enumerate().skip(top).take(height) {
+        let selected = at == under;
         let cells = placed.iter().enumerate().flat_map(|(nth, placed)| {
             let mut cell = String::new();
             push_cell(&mut cell, *placed, &placed.cell(row, report));
@@ -410,7 +404,7 @@ fn rows(app: &mut App, report: &WindowReport<'_>, buffer: &mut Buffer, body: Rec
             };
             std::iter::once(Span::styled(if nth == 0 { "" } else { " " }, between)).chain(cell)
         });
-        put(buffer, body, 1 + at - app.top, &Line::from(cells.collect::<Vec<_>>()));
+        put(buffer, body, 1 + at - top, &Line::from(cells.collect::<Vec<_>>()));
     }
 }
 
@@ -443,7 +437,7 @@ fn keys<'a>(app: &App, columns: usize, palette: Palette) -> Line<'a> {
     if let Some(notice) = &app.notice {
         return Line::styled(format!(" {}", fit(notice, columns.saturating_sub(1))), palette.accent);
     }
-    let keys: &[(&str, &str)] = match app.page {
+    let keys: &[(&str, &str)] = match app.open.page {
         Page::Rows => &[
             ("q", "quit"),
             ("?", "help"),
@@ -465,7 +459,7 @@ fn keys<'a>(app: &App, columns: usize, palette: Palette) -> Line<'a> {
             ("q", "quit"),
         ],
     };
-    let past: &[(&str, &str)] = match (app.settings.has_past, app.past) {
+    let past: &[(&str, &str)] = match (app.settings.has_past, app.past()) {
         (true, Some(_)) => &[("[ ]", "step"), ("N", "now")],
         (true, None) => &[("[", "past")],
         (false, _) => &[],

@@ -3,16 +3,20 @@
 //! [`App`] is all of it but the terminal: intervals and keys go in, a frame comes out. It has no clock and advances
 //! with each interval. [`Screen`] is the terminal.
 
+mod choice;
 pub mod clipboard;
+mod cursor;
 mod detail;
 mod draw;
 mod history;
+mod observed;
 mod page;
 mod palette;
+mod pausable;
+mod prompt;
+mod recent;
 mod screen;
 mod servers;
-
-use std::collections::VecDeque;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use sonar_core::Window;
@@ -22,14 +26,14 @@ use sonar_core::time::NS_PER_S;
 pub use draw::KEYS;
 pub use screen::{Screen, give_back as give_back_terminal, restore as restore_terminal};
 
-use crate::queries::column::Sort;
-use crate::queries::layout::sortable;
-use crate::queries::{
-    ClassSet, Column, Grouping, NamespaceFilter, PacketOrigin, PastWindow, ReportKey, Selection, ServerState,
-    WindowReport,
-};
+use crate::queries::{PacketOrigin, PastWindow, ReportKey, Selection, ServerState, WindowReport};
+use choice::RowChoice;
+use cursor::RowCursor;
 use history::History;
-use page::{OpenRow, Page};
+use observed::ObservedWindows;
+use page::{OpenPage, Page};
+use prompt::{FilterPrompt, RowFilter};
+use recent::RecentWindows;
 
 /// Settings of the live view.
 #[derive(Clone, Debug)]
@@ -99,118 +103,54 @@ pub enum LiveAction {
     Quit,
 }
 
-/// A line that is being typed.
-#[derive(Clone, Debug)]
-struct Prompt {
-    what: RowFilter,
-    input: String,
-    /// The selection to go back to.
-    before: Selection,
-}
-
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum RowFilter {
-    Text,
-    Namespace,
-}
-
-/// How much may be typed into a prompt.
-const MAX_INPUT: usize = 200;
-
 /// The state of the live view.
 #[derive(Debug)]
 pub struct App {
     settings: LiveSettings,
-    selection: Selection,
     cost: Cost,
     /// A permanent problem.
     problem: Option<String>,
-    /// The state of the servers of this host, by port.
-    servers: Vec<ServerState>,
-    /// The same as it was when paused.
-    paused_servers: Option<Vec<ServerState>>,
-    /// The last intervals, the oldest first.
-    windows: VecDeque<Window>,
-    /// The sum of `windows`.
-    recent: Option<Window>,
-    /// Everything since the start.
-    total: Option<Window>,
-    /// What arrived while paused: the total on screen stands still.
-    pending: Option<Window>,
-    history: History,
-    /// The history as it was when paused.
-    paused: Option<History>,
-    since_start: bool,
-    page: Page,
-    prompt: Option<Prompt>,
-    /// The row that the cursor was moved to; it stays on it wherever that row goes.
-    selected: Option<u64>,
-    /// Where the cursor is when it is on no row in particular.
-    cursor: usize,
-    /// First row on the screen.
-    top: usize,
-    /// Rows as they were last drawn, in order.
-    shown: Vec<u64>,
-    /// How many rows, or lines of a page, fit.
-    page_height: usize,
-    /// Lines of the page as it was last drawn.
-    page_lines: usize,
+    observed: ObservedWindows,
+    choice: RowChoice,
+    prompt: Option<FilterPrompt>,
+    cursor: RowCursor,
+    open: OpenPage,
     /// What the last key did, where that cannot be seen otherwise; shown until the next key.
     notice: Option<String>,
-    /// The span of the window of the stored history that is shown instead of what is live.
-    past: Option<Span>,
-    /// That window, and the state of the servers at its end.
-    past_window: Option<Window>,
-    past_servers: Vec<ServerState>,
 }
 
 impl App {
     /// A view without any interval yet.
     pub fn new(settings: LiveSettings) -> Self {
         let selection = settings.selection.clone();
+        let history = History::new(settings.max_histories, settings.split_by_order, selection.form);
+        let recent = RecentWindows::new(settings.span_ns, settings.max_rows);
         Self {
-            history: History::new(settings.max_histories, settings.split_by_order, selection.form),
+            observed: ObservedWindows::new(recent, history),
+            choice: RowChoice { selection, split_by_order: settings.split_by_order },
             settings,
-            selection,
             cost: Cost::default(),
             problem: None,
-            servers: Vec::new(),
-            paused_servers: None,
-            windows: VecDeque::new(),
-            recent: None,
-            total: None,
-            pending: None,
-            paused: None,
-            since_start: false,
-            page: Page::Rows,
             prompt: None,
-            selected: None,
-            cursor: 0,
-            top: 0,
-            shown: Vec::new(),
-            page_height: 1,
-            page_lines: 0,
+            cursor: RowCursor::default(),
+            open: OpenPage::rows(),
             notice: None,
-            past: None,
-            past_window: None,
-            past_servers: Vec::new(),
         }
     }
 
     /// Shows a window of the stored history until [`App::show_now`]; live windows are still counted.
-    pub fn show_past(&mut self, PastWindow { window, servers }: PastWindow) {
-        self.past = Some(Span { from: window.start, to: window.end });
-        (self.past_window, self.past_servers) = (Some(window), servers);
+    pub fn show_past(&mut self, past: PastWindow) {
+        self.observed.show_past(past);
     }
 
     /// Shows what is live again.
     pub fn show_now(&mut self) {
-        (self.past, self.past_window) = (None, None);
+        self.observed.show_now();
     }
 
     /// The span of the window of the stored history that is shown; `None` while the view is live.
     pub fn past(&self) -> Option<Span> {
-        self.past
+        self.observed.past()
     }
 
     /// Says something until the next key.
@@ -220,37 +160,7 @@ impl App {
 
     /// Adds an interval that has ended, also one without operations: those make rates fall.
     pub fn window(&mut self, window: Window) {
-        self.history.push(&window);
-        let sum = if self.paused.is_some() { &mut self.pending } else { &mut self.total };
-        match sum {
-            Some(sum) => sum.merge(&window),
-            None => *sum = Some(window.clone()),
-        }
-        let horizon = window.end.unix_ns().saturating_sub(self.settings.span_ns);
-        self.windows.push_back(window);
-        let rows = |window: &Window| window.shapes.len() + window.apps.len() + window.clients.len();
-        let mut kept: usize = self.windows.iter().map(rows).sum();
-        while self.windows.len() > 1
-            && self
-                .windows
-                .front()
-                .is_some_and(|first| first.start.unix_ns() < horizon || kept > self.settings.max_rows)
-        {
-            kept -= self.windows.pop_front().as_ref().map_or(0, rows);
-        }
-        if self.paused.is_none() {
-            self.gather_recent();
-        }
-    }
-
-    fn gather_recent(&mut self) {
-        let mut windows = self.windows.iter();
-        // Freed first, so that there are never two of them.
-        self.recent = None;
-        self.recent = windows.next().cloned().map(|mut recent| {
-            windows.for_each(|window| recent.merge(window));
-            recent
-        });
+        self.observed.window(window);
     }
 
     /// Sets what mongosonar itself costs.
@@ -271,73 +181,17 @@ impl App {
 
     /// Replaces the state of the servers of this host that is shown; the first ones have a line each.
     pub fn servers(&mut self, servers: Vec<ServerState>) {
-        self.servers = servers;
+        self.observed.servers.live = servers;
     }
 
     /// Everything since the start; `None` before the first interval.
     pub fn into_total(self) -> Option<Window> {
-        match (self.total, self.pending) {
-            (Some(mut total), Some(pending)) => {
-                total.merge(&pending);
-                Some(total)
-            }
-            (total, pending) => total.or(pending),
-        }
-    }
-
-    /// What is shown.
-    fn shown_window(&self) -> Option<&Window> {
-        if self.past.is_some() {
-            self.past_window.as_ref()
-        } else if self.since_start {
-            self.total.as_ref()
-        } else {
-            self.recent.as_ref()
-        }
-    }
-
-    /// Where the shown window is kept.
-    fn slot(&mut self) -> &mut Option<Window> {
-        match (self.past.is_some(), self.since_start) {
-            (true, _) => &mut self.past_window,
-            (false, true) => &mut self.total,
-            (false, false) => &mut self.recent,
-        }
-    }
-
-    /// How far back the rows look.
-    fn span(&self, elapsed_ns: u64) -> String {
-        if let Some(past) = &self.past {
-            let clock = |at| self.selection.zone.show_seconds(at).to_string();
-            let to = clock(past.to);
-            format!("{} to {}", clock(past.from), to.get(11..).unwrap_or(&to))
-        } else if self.since_start {
-            "since start".to_string()
-        } else {
-            format!("last {:.0} s", elapsed_ns as f64 / NS_PER_S as f64)
-        }
-    }
-
-    /// The window that has the row, and whether it is the shown one.
-    fn window_of<'a>(
-        &'a self,
-        shown: Option<&'a Window>,
-        selection: &Selection,
-        identity: u64,
-    ) -> Option<(&'a Window, bool)> {
-        let has = |window: &Window| {
-            WindowReport::new(window, selection).rows.iter().any(|row| row.identity == identity)
-        };
-        match shown {
-            Some(window) if has(window) => Some((window, true)),
-            _ if self.past.is_some() => None,
-            _ => self.total.as_ref().filter(|total| has(total)).map(|total| (total, false)),
-        }
+        self.observed.into_total()
     }
 
     /// What is shown at the moment, after all keys.
     pub fn selection(&self) -> &Selection {
-        &self.selection
+        &self.choice.selection
     }
 
     /// Handles a key.
@@ -347,15 +201,16 @@ impl App {
         }
         self.notice = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return match key.code {
-                KeyCode::Char('c') => LiveAction::Quit,
-                KeyCode::Char('l') => LiveAction::Redraw,
-                KeyCode::Char('u') if self.prompt.is_some() => {
-                    self.type_into_prompt(|input| input.clear());
-                    LiveAction::Continue
-                }
-                _ => LiveAction::Continue,
-            };
+            match key.code {
+                KeyCode::Char('c') => return LiveAction::Quit,
+                KeyCode::Char('l') => return LiveAction::Redraw,
+                KeyCode::Char('u') => self.type_into_prompt(|prompt| {
+                    prompt.input.clear();
+                    true
+                }),
+                _ => {}
+            }
+            return LiveAction::Continue;
         }
         if self.prompt.is_some() {
             self.key_in_prompt(key.code);
@@ -363,9 +218,9 @@ impl App {
         }
         match key.code {
             KeyCode::Char('q') => return LiveAction::Quit,
-            KeyCode::Char('p' | ' ') => self.pause(),
+            KeyCode::Char('p' | ' ') => self.observed.pause(),
             KeyCode::Char('y') => return self.copy(),
-            KeyCode::Char('t') => self.since_start = !self.since_start,
+            KeyCode::Char('t') => self.observed.since_start ^= true,
             KeyCode::Char('[' | ']') if !self.settings.has_past => {
                 self.notify("There is no history to step through: `mongosonar agent` keeps one.".to_owned());
             }
@@ -373,36 +228,13 @@ impl App {
             KeyCode::Char(']') => return LiveAction::Later,
             KeyCode::Char('N') if self.settings.origin == PacketOrigin::History => return LiveAction::Latest,
             KeyCode::Char('N') => self.show_now(),
-            KeyCode::Char('h' | '?') | KeyCode::F(1) => {
-                self.page = match self.page {
-                    Page::Help { .. } => self.page.before(),
-                    Page::Detail { identity, scroll } => {
-                        Page::Help { scroll: 0, above: Some(OpenRow { identity, scroll }) }
-                    }
-                    Page::Rows => Page::Help { scroll: 0, above: None },
-                };
-            }
-            code => match self.page {
+            KeyCode::Char('h' | '?') | KeyCode::F(1) => self.open.toggle_help(),
+            code => match self.open.page {
                 Page::Rows => return self.key_in_rows(code),
-                Page::Detail { .. } | Page::Help { .. } => self.key_in_page(code),
+                Page::Detail { .. } | Page::Help { .. } => self.open.key(code),
             },
         }
         LiveAction::Continue
-    }
-
-    fn pause(&mut self) {
-        if self.paused.take().is_none() {
-            self.paused = Some(self.history.clone());
-            self.paused_servers = Some(self.servers.clone());
-            return;
-        }
-        self.paused_servers = None;
-        match (&mut self.total, self.pending.take()) {
-            (Some(total), Some(pending)) => total.merge(&pending),
-            (total @ None, pending) => *total = pending,
-            _ => {}
-        }
-        self.gather_recent();
     }
 
     fn key_in_prompt(&mut self, code: KeyCode) {
@@ -410,150 +242,66 @@ impl App {
             KeyCode::Enter => self.prompt = None,
             KeyCode::Esc => {
                 if let Some(prompt) = self.prompt.take() {
-                    self.selection = prompt.before;
+                    self.choice.selection = prompt.before;
                 }
             }
-            KeyCode::Backspace => self.type_into_prompt(|input| {
-                input.pop();
-            }),
-            KeyCode::Char(c) => self.type_into_prompt(|input| {
-                if input.len() < MAX_INPUT {
-                    input.push(c);
-                }
-            }),
-            _ => {}
+            code => self.type_into_prompt(|prompt| prompt.types(code)),
         }
     }
 
-    /// Edits the prompt; the filter follows at once.
-    fn type_into_prompt(&mut self, change: impl FnOnce(&mut String)) {
+    /// Edits the prompt, if there is one and `change` does so; the filter follows at once.
+    fn type_into_prompt(&mut self, change: impl FnOnce(&mut FilterPrompt) -> bool) {
         let Some(prompt) = &mut self.prompt else { return };
-        change(&mut prompt.input);
-        let input = prompt.input.clone();
-        match prompt.what {
-            RowFilter::Text => self.selection.text = input,
-            RowFilter::Namespace if input.is_empty() => self.selection.namespace = NamespaceFilter::Any,
-            RowFilter::Namespace => self.selection.namespace = NamespaceFilter::Prefix(input),
+        if change(prompt) {
+            prompt.apply(&mut self.choice.selection);
+            self.cursor.go_to_first();
         }
-        self.go_to_first_row();
-    }
-
-    fn go_to_first_row(&mut self) {
-        (self.selected, self.cursor, self.top) = (None, 0, 0);
     }
 
     fn key_in_rows(&mut self, code: KeyCode) -> LiveAction {
-        let page = self.page_height.max(1) as isize;
+        let page = self.open.height.max(1) as isize;
         match code {
-            KeyCode::Esc => {
-                // Esc goes back a step; from the unfiltered list it ends the view.
-                if self.selection.text.is_empty() && self.selection.namespace == NamespaceFilter::Any {
-                    return LiveAction::Quit;
-                }
-                self.selection.text.clear();
-                self.selection.namespace = NamespaceFilter::Any;
-                self.go_to_first_row();
-            }
-            KeyCode::Up | KeyCode::Char('k') => self.move_by(-1),
-            KeyCode::Down | KeyCode::Char('j') => self.move_by(1),
-            KeyCode::PageUp => self.move_by(-page),
-            KeyCode::PageDown => self.move_by(page),
-            KeyCode::Home | KeyCode::Char('g') => self.go_to_first_row(),
-            KeyCode::End | KeyCode::Char('G') => self.move_by(isize::MAX / 2),
+            // Esc goes back a step; from the unfiltered list it ends the view.
+            KeyCode::Esc => match self.choice.unfilter() {
+                true => self.cursor.go_to_first(),
+                false => return LiveAction::Quit,
+            },
+            KeyCode::Home | KeyCode::Char('g') => self.cursor.go_to_first(),
+            KeyCode::Up | KeyCode::Char('k') => self.cursor.move_by(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.cursor.move_by(1),
+            KeyCode::PageUp => self.cursor.move_by(-page),
+            KeyCode::PageDown => self.cursor.move_by(page),
+            KeyCode::End | KeyCode::Char('G') => self.cursor.move_by(isize::MAX / 2),
             KeyCode::Enter => self.drill_in(),
-            KeyCode::Char('<' | ',') | KeyCode::Left => self.sort_by_next(-1),
-            KeyCode::Char('>' | '.') | KeyCode::Right => self.sort_by_next(1),
-            KeyCode::Char('w') if sortable(&self.selection).contains(&Column::Wait) => {
-                self.selection.sort = Sort { column: Column::Wait, reverse: false };
+            KeyCode::Char('<' | ',') | KeyCode::Left => self.choice.sort_by_next(-1),
+            KeyCode::Char('>' | '.') | KeyCode::Right => self.choice.sort_by_next(1),
+            KeyCode::Char('w') => {
+                let is_past = self.past().is_some();
+                let sorted = self.choice.sort_by_waits(is_past);
+                self.notice = sorted.err().map(str::to_owned);
             }
-            KeyCode::Char('w') => self.notify(self.without_waits().to_owned()),
-            KeyCode::Char('r') => self.selection.sort.reverse = !self.selection.sort.reverse,
-            KeyCode::Char('b') => self.next_grouping(),
-            KeyCode::Char('c') => {
-                let all = self.selection.classes == ClassSet::ALL;
-                self.selection.classes = if all { ClassSet::USER } else { ClassSet::ALL };
+            KeyCode::Char('r') => self.choice.selection.sort.reverse ^= true,
+            KeyCode::Char('b') => {
+                self.choice.next_grouping();
+                self.cursor.go_to_first();
             }
-            KeyCode::Char('o') => {
-                use sonar_core::Role;
-                self.selection.role = match self.selection.role {
-                    None => Some(Role::Served),
-                    Some(Role::Served) => Some(Role::Issued),
-                    Some(Role::Issued) => None,
-                };
-            }
-            KeyCode::Char('/') => self.open_prompt(RowFilter::Text, self.selection.text.clone()),
-            KeyCode::Char('n') => {
-                let input = self.selection.namespace.text().to_string();
-                self.open_prompt(RowFilter::Namespace, input);
-            }
+            KeyCode::Char('c') => self.choice.change_classes(),
+            KeyCode::Char('o') => self.choice.next_role(),
+            KeyCode::Char('/') => self.open_prompt(RowFilter::Text),
+            KeyCode::Char('n') => self.open_prompt(RowFilter::Namespace),
             _ => {}
         }
         LiveAction::Continue
     }
 
-    /// Why rows cannot be sorted by how long operations waited.
-    const fn without_waits(&self) -> &'static str {
-        match (self.selection.has_splits, self.past.is_some()) {
-            (true, _) => "How long operations waited is known by shape and namespace (key b).",
-            (false, true) => "Rows of the past cannot be sorted by how long operations waited.",
-            (false, false) => "How long operations waited is known only with --split.",
-        }
-    }
-
-    fn open_prompt(&mut self, what: RowFilter, input: String) {
-        self.prompt = Some(Prompt { what, input, before: self.selection.clone() });
-    }
-
-    fn key_in_page(&mut self, code: KeyCode) {
-        let page = self.page_height.max(1);
-        let last = self.page_lines.saturating_sub(self.page_height);
-        let before = self.page.before();
-        let (Page::Detail { scroll, .. } | Page::Help { scroll, .. }) = &mut self.page else { return };
-        *scroll = (*scroll).min(last);
-        match code {
-            KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.page = before,
-            KeyCode::Up | KeyCode::Char('k') => *scroll = scroll.saturating_sub(1),
-            KeyCode::Down | KeyCode::Char('j') => *scroll = (*scroll + 1).min(last),
-            KeyCode::PageUp => *scroll = scroll.saturating_sub(page),
-            KeyCode::PageDown => *scroll = (*scroll + page).min(last),
-            KeyCode::Home | KeyCode::Char('g') => *scroll = 0,
-            KeyCode::End | KeyCode::Char('G') => *scroll = last,
-            _ => {}
-        }
-    }
-
-    fn move_by(&mut self, rows: isize) {
-        let last = self.shown.len().saturating_sub(1);
-        self.cursor = self.cursor.saturating_add_signed(rows).min(last);
-        self.selected = self.shown.get(self.cursor).copied();
-    }
-
-    fn sort_by_next(&mut self, step: isize) {
-        let columns = sortable(&self.selection);
-        let at = columns.iter().position(|column| *column == self.selection.sort.column);
-        let next = (at.unwrap_or(0) as isize + step).rem_euclid(columns.len().max(1) as isize) as usize;
-        if let Some(&column) = columns.get(next) {
-            self.selection.sort = Sort { column, reverse: false };
-        }
-    }
-
-    fn next_grouping(&mut self) {
-        let offered: Vec<_> = Grouping::ALL
-            .into_iter()
-            .filter(|by| *by != Grouping::Order || self.settings.split_by_order)
-            .collect();
-        let at = offered.iter().position(|by| *by == self.selection.by).unwrap_or(0);
-        self.selection.by = offered[(at + 1) % offered.len()];
-        if !sortable(&self.selection).contains(&self.selection.sort.column) {
-            self.selection.sort = Sort::default();
-        }
-        self.go_to_first_row();
+    fn open_prompt(&mut self, what: RowFilter) {
+        self.prompt = Some(FilterPrompt::open(what, &self.choice.selection));
     }
 
     /// Copies the shape id of the row that is open or under the cursor; of other rows, their name.
     fn copy(&mut self) -> LiveAction {
-        let identity = match self.page {
-            Page::Rows => self.shown.get(self.cursor).copied(),
+        let identity = match self.open.page {
+            Page::Rows => self.cursor.row(),
             Page::Detail { identity, .. } => Some(identity),
             Page::Help { .. } => None,
         };
@@ -566,8 +314,8 @@ impl App {
 
     /// What names a row, and what kind of name it is.
     fn name_of(&self, identity: u64) -> Option<(&'static str, String)> {
-        let selection = Selection { text: String::new(), limit: None, ..self.selection.clone() };
-        let (window, _) = self.window_of(self.shown_window(), &selection, identity)?;
+        let selection = Selection { text: String::new(), limit: None, ..self.selection().clone() };
+        let (window, _) = self.observed.window_of(self.observed.shown(), &selection, identity)?;
         let report = WindowReport::new(window, &selection);
         let row = report.rows.iter().find(|row| row.identity == identity)?;
         Some(match &row.key {
@@ -581,19 +329,18 @@ impl App {
 
     /// A namespace opens as its shapes, any other row as a page of its own.
     fn drill_in(&mut self) {
-        let Some(&identity) = self.shown.get(self.cursor) else { return };
-        let namespace = self.shown_window().and_then(|window| {
-            let report = WindowReport::new(window, &self.selection);
+        let Some(identity) = self.cursor.row() else { return };
+        let namespace = self.observed.shown().and_then(|window| {
+            let report = WindowReport::new(window, self.selection());
             let row = report.rows.iter().find(|row| row.identity == identity)?;
             matches!(row.key, ReportKey::Namespace { .. }).then(|| row.namespace())?
         });
         match namespace {
             Some(namespace) => {
-                self.selection.by = Grouping::Shape;
-                self.selection.namespace = NamespaceFilter::Exactly(namespace);
-                self.go_to_first_row();
+                self.choice.narrow_to(namespace);
+                self.cursor.go_to_first();
             }
-            None => self.page = Page::Detail { identity, scroll: 0 },
+            None => self.open.open(identity),
         }
     }
 }

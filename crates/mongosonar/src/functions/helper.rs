@@ -26,7 +26,7 @@ use sonar_sys::stacks::StackSampler;
 
 use super::following::{self, FollowedServers};
 use super::mapped;
-use crate::capture::args::Range as PortRange;
+use crate::args::values::PortRange;
 use crate::confinement::helper_capabilities::{FOLLOWING_STARTS, FOLLOWING_STARTS_BY_MAPS, SAMPLING};
 use crate::confinement::helper_channel::{HelperChannel, array};
 use crate::confinement::privileges::{self, HelperTask};
@@ -399,7 +399,7 @@ fn read_maps(process: u32) -> io::Result<Vec<u8>> {
 }
 
 fn exit_message(error: sonar_sys::ebpf::TraceError) -> String {
-    crate::exit::message(&crate::io::process::refused(error))
+    crate::exit::message(&crate::servers::tracing::refused(error))
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@
 use sonar_sys::Host;
 use sonar_sys::split::{FollowedProcess, MAX_PROCESSES, SplitTracer};
 
-use crate::capture::args::Range;
-use crate::capture::ports::CapturedPorts;
+use crate::args::values::PortRange;
 use crate::servers;
 
 /// The most processes of a question. The agent knows half as many servers at most.
@@ -47,7 +46,7 @@ pub fn question(kind: u8, processes: &[u32]) -> Vec<u8> {
 }
 
 /// In the helper: answers the question, without its kind, for servers that listen on these ports; all if there are none.
-pub fn answer(tracer: &SplitTracer, ports: &[Range], question: &[u8]) -> Vec<u8> {
+pub fn answer(tracer: &SplitTracer, ports: &[PortRange], question: &[u8]) -> Vec<u8> {
     let (asked, _) = question.as_chunks();
     let (host, asked) = (Host::live(), asked.iter().take(MAX_ASKED));
     let servers = asked.filter_map(|process| servers::server(&host, u32::from_ne_bytes(*process))).collect();
@@ -60,9 +59,8 @@ pub fn answer(tracer: &SplitTracer, ports: &[Range], question: &[u8]) -> Vec<u8>
 
 /// Leaves those that listen on one of these ports, and those that are followed already: before it ends, a server closes
 /// its port.
-fn keep_listening(processes: &mut Vec<u32>, ports: &[Range], is_followed: impl Fn(u32) -> bool) {
-    let named = CapturedPorts::of(ports, Vec::new());
-    let listening = Host::live().serving(processes, &|port| named.has(port));
+fn keep_listening(processes: &mut Vec<u32>, ports: &[PortRange], is_followed: impl Fn(u32) -> bool) {
+    let listening = Host::live().serving(processes, &|port| ports.iter().any(|range| range.has(port)));
     processes.retain(|process| listening.contains(process) || is_followed(*process));
 }
 
@@ -168,7 +166,7 @@ mod tests {
         let own = std::process::id();
         let left = |port: u16, is_followed: bool| {
             let mut processes = vec![own];
-            keep_listening(&mut processes, &[Range(port, port)], |_| is_followed);
+            keep_listening(&mut processes, &[PortRange(port, port)], |_| is_followed);
             processes
         };
         assert_eq!(left(port, false), [own]);

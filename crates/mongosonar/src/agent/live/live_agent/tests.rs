@@ -1,90 +1,24 @@
 //! The main thread, with collectors, clocks and a store that the tests make.
 
+use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::channel;
 
-use sonar_core::history::{EventKind, HistoryError, SourcePositions, StoreNotice};
-use sonar_core::testing::MemoryHistory;
-use sonar_core::time::NS_PER_S;
-use sonar_core::{Endpoint, HistoryWindow};
-use sonar_store::StoreSettings;
-use sonar_view::agent::CollectorState;
+use sonar_core::Endpoint;
+use sonar_core::history::Event;
 
-use super::board::CollectorProblem;
-use super::clock_reading::AgentClock;
-use super::inspector::tests::of_nobody;
-use super::opener::RingOpener;
-use super::runner::{Collector, CollectorPlan, NotOpened, Observation};
 use super::*;
+use crate::agent::live::clock_reading::AgentClock;
+use crate::agent::live::fakes::{FAILURES, TestClock, TestStore, at};
+use crate::agent::live::followers::Followers;
+use crate::agent::live::inspector::tests::of_nobody;
+use crate::agent::live::opener::RingOpener;
+use crate::agent::live::runner::{Collector, CollectorPlan, NotOpened, Observation};
 use crate::agent::settings::{AgentSettings, QueriesTable};
 use crate::capture::OperationListener;
+use crate::confinement::thread_starter::ThreadStarter;
 use crate::locking::lock;
-
-/// A clock that stands still until somebody waits, which takes no time.
-struct TestClock(Mutex<ClockReading>);
-
-impl AgentClock for TestClock {
-    fn now(&self) -> ClockReading {
-        *lock(&self.0)
-    }
-
-    fn sleep(&self, pause: Duration) {
-        let mut reading = lock(&self.0);
-        reading.at += pause;
-        reading.time = reading.time.plus_ns(pause.as_nanos() as u64);
-    }
-}
-
-/// A store that a test looks into.
-#[derive(Clone, Default)]
-struct TestStore(Arc<Mutex<MemoryHistory>>);
-
-impl HistoryWriter for TestStore {
-    fn append_with(
-        &mut self,
-        window: &HistoryWindow,
-        events: &[Event],
-        positions: &SourcePositions,
-    ) -> Result<(), HistoryError> {
-        lock(&self.0).append_with(window, events, positions)
-    }
-
-    fn positions(&self) -> SourcePositions {
-        lock(&self.0).positions()
-    }
-
-    fn notices(&mut self) -> Vec<StoreNotice> {
-        lock(&self.0).notices()
-    }
-}
-
-impl AgentStore for TestStore {
-    fn configure(&mut self, _: StoreSettings) {}
-
-    fn memory(&self) -> usize {
-        0
-    }
-}
-
-impl TestStore {
-    /// Its windows, each with its start and with the seconds that collectors observed.
-    fn windows(&self, kinds: &[CollectorKind]) -> Vec<(u64, Vec<u64>)> {
-        let seconds = |ns: u64| ns / NS_PER_S;
-        let observed = |window: &HistoryWindow| {
-            let start = seconds(window.window.start.since(at(0)));
-            (start, kinds.iter().map(|kind| seconds(window.observed_ns(*kind))).collect())
-        };
-        lock(&self.0).windows.iter().map(observed).collect()
-    }
-
-    /// Its events of these kinds.
-    fn events(&self, kinds: &[EventKind]) -> Vec<(EventKind, String)> {
-        let store = lock(&self.0);
-        let of_kinds = store.events.iter().filter(|event| kinds.contains(&event.kind));
-        of_kinds.map(|event| (event.kind, event.text.to_string())).collect()
-    }
-}
 
 /// A collector that does what a test says.
 struct TestCollector<F>(F);
@@ -106,13 +40,15 @@ struct TestAgent<'a> {
     clock: Arc<TestClock>,
 }
 
-fn at(second: u64) -> Timestamp {
-    Timestamp::from_unix(1_000_000 + second, 0)
+/// It stores into `folder`, and its clock shows this second. Nothing follows files of servers.
+fn test_agent(folder: &Path, second: u64) -> TestAgent<'_> {
+    following_agent(folder, second, Box::new(|_| None))
 }
 
-/// It stores into `folder`, and its clock shows this second.
-fn test_agent(folder: &Path, second: u64) -> TestAgent<'_> {
+/// The same with collectors that follow files of servers.
+fn following_agent(folder: &Path, second: u64, followers: Followers) -> TestAgent<'_> {
     let (store, settings) = (TestStore::default(), AgentSettings::default());
+    let clock = Arc::new(TestClock::at(second));
     let plan = LivePlan {
         settings,
         targets: Vec::new(),
@@ -126,18 +62,18 @@ fn test_agent(folder: &Path, second: u64) -> TestAgent<'_> {
     std::fs::create_dir(&proc).unwrap();
     let opened = OpenedAgent {
         starter: ThreadStarter::Here,
-        pulse: Arc::new(StorePulse::default()),
         store: Box::new(store.clone()),
+        pulse: Arc::default(),
         kernel_log: None,
-        applications: Arc::default(),
+        followers,
         manager: Arc::default(),
         inspector: Arc::new(of_nobody(&proc)),
         page: AgentPage::Off,
+        begun: clock.now(),
+        clock: clock.clone(),
     };
-    let mut agent = LiveAgent::new(plan, opened);
-    let clock = Arc::new(TestClock(Mutex::new(ClockReading { time: at(second), at: Instant::now() })));
-    agent.context.clock = clock.clone();
-    agent.context.gate.open();
+    let agent = LiveAgent::new(plan, opened);
+    agent.threads.open_gate();
     TestAgent { agent, store, clock }
 }
 
@@ -147,12 +83,17 @@ impl TestAgent<'_> {
         kind: CollectorKind,
         observe: impl FnMut(&mut Observation) -> Result<(), CollectorProblem> + Send + 'static,
     ) {
-        assert!(self.agent.begin(kind, Box::new(TestCollector(observe))).unwrap());
+        assert!(self.begins(kind, Box::new(TestCollector(observe))));
+    }
+
+    /// Begins it; whether it goes on.
+    fn begins(&mut self, kind: CollectorKind, plan: Box<dyn CollectorPlan>) -> bool {
+        self.agent.threads.begin(kind, plan, &mut self.agent.record).unwrap()
     }
 
     /// Waits until all collectors have ended.
     fn wait(&self) {
-        while !self.agent.threads.values().all(|thread| thread.handle.is_finished()) {
+        while !self.agent.threads.all().values().all(|thread| thread.handle.is_finished()) {
             std::thread::yield_now();
         }
     }
@@ -166,12 +107,10 @@ impl TestAgent<'_> {
     }
 
     fn state(&self, kind: CollectorKind) -> (CollectorState, Vec<String>) {
-        let status = &self.agent.context.board.all()[kind as usize];
+        let status = &self.agent.record.board.all()[kind as usize];
         (status.state, status.problems.clone())
     }
 }
-
-const FAILURES: [EventKind; 2] = [EventKind::CollectorFailed, EventKind::CollectorRecovered];
 
 #[test]
 fn windows_of_all_collectors_are_joined_and_stored_in_order() {
@@ -229,7 +168,7 @@ fn a_collector_that_cannot_be_opened_is_tried_again_after_growing_pauses_and_rep
     let (clock, tries) = (test.clock.clone(), Arc::default());
     let begun = clock.now().at;
     let plan = Unopened { clock, begun, tries: Arc::clone(&tries) };
-    assert!(test.agent.begin(CollectorKind::Files, Box::new(plan)).unwrap(), "it tries again");
+    assert!(test.begins(CollectorKind::Files, Box::new(plan)), "it tries again");
     test.wait();
     assert_eq!(*lock(&tries), [0, 1, 3, 7]);
     assert_eq!(test.state(CollectorKind::Files).0, CollectorState::Working);
@@ -252,11 +191,11 @@ fn a_collector_that_can_never_be_opened_or_cannot_go_on_says_why() {
 
     let folder = tempfile::tempdir().unwrap();
     let mut test = test_agent(folder.path(), 0);
-    assert!(!test.agent.begin(CollectorKind::Files, Box::new(Refused)).unwrap());
+    assert!(!test.begins(CollectorKind::Files, Box::new(Refused)));
     test.begin(CollectorKind::Machine, |_| Err(CollectorProblem::temporary("the ring is gone".to_owned())));
     test.wait();
     test.step();
-    assert!(test.agent.threads.is_empty());
+    assert!(test.agent.threads.all().is_empty());
     assert_eq!(
         test.state(CollectorKind::Files),
         (CollectorState::NeedsYou, vec!["denied; fix: sudo".to_owned()])
@@ -267,41 +206,63 @@ fn a_collector_that_can_never_be_opened_or_cannot_go_on_says_why() {
     assert_eq!(test.store.events(&FAILURES).len(), 2);
 }
 
-#[test]
-fn a_follower_whose_thread_fails_is_reported_and_started_again_after_a_pause() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut test = test_agent(folder.path(), 0);
-    let starts = Arc::new(AtomicUsize::new(0));
-    let counted = starts.clone();
-    test.agent.followers = Box::new(move |kind| {
-        let starts = counted.clone();
+/// Collectors of logs, whose first threads fail. Counts those that are started.
+fn failing_logs(starts: Arc<AtomicUsize>, failures: usize) -> Followers {
+    Box::new(move |kind| {
+        let starts = starts.clone();
         let observe = move |into: &mut Observation| {
-            assert!(starts.fetch_add(1, Ordering::Relaxed) >= 2, "a thread of the test");
+            assert!(starts.fetch_add(1, Ordering::Relaxed) >= failures, "a thread of the test");
             while into.goes_on() {
                 std::thread::yield_now();
             }
             Ok(())
         };
         (kind == CollectorKind::Log).then(|| Box::new(TestCollector(observe)) as Box<dyn CollectorPlan>)
-    });
-    assert!(test.agent.follow(CollectorKind::Log).unwrap());
-    assert!(!test.agent.follow(CollectorKind::Files).unwrap(), "it needs privileges");
+    })
+}
+
+#[test]
+fn a_follower_whose_thread_fails_is_reported_and_started_again_after_a_pause() {
+    let folder = tempfile::tempdir().unwrap();
+    let starts = Arc::new(AtomicUsize::new(0));
+    let mut test = following_agent(folder.path(), 0, failing_logs(starts.clone(), 2));
+    assert!(test.agent.threads.follow(CollectorKind::Log).unwrap());
+    assert!(!test.agent.threads.follow(CollectorKind::Files).unwrap(), "it needs privileges");
     for (started, pause) in [(1, 1), (2, 2)] {
         test.wait();
         test.step();
         assert_eq!(test.state(CollectorKind::Log).1, ["its thread has failed"]);
-        assert!(test.agent.threads.is_empty());
+        assert!(test.agent.threads.all().is_empty());
         for _ in 0..3 {
             test.step();
         }
-        assert_eq!((starts.load(Ordering::Relaxed), test.agent.threads.len()), (started, 0), "not at once");
+        assert_eq!(
+            (starts.load(Ordering::Relaxed), test.agent.threads.all().len()),
+            (started, 0),
+            "not at once"
+        );
         test.pass(pause);
         test.step();
-        assert_eq!((test.agent.threads.len(), test.state(CollectorKind::Log).1.len()), (1, 0));
+        assert_eq!((test.agent.threads.all().len(), test.state(CollectorKind::Log).1.len()), (1, 0));
     }
     test.agent.finish();
     let kinds: Vec<_> = test.store.events(&FAILURES).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, FAILURES, "equal ones are counted");
+}
+
+#[test]
+fn a_follower_that_is_switched_off_while_it_waits_for_its_next_start_stays_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let starts = Arc::new(AtomicUsize::new(0));
+    let mut test = following_agent(folder.path(), 0, failing_logs(starts.clone(), usize::MAX));
+    test.agent.threads.follow(CollectorKind::Log).unwrap();
+    test.wait();
+    test.step();
+    test.agent.end(CollectorKind::Log);
+    test.pass(60);
+    test.step();
+    assert_eq!((starts.load(Ordering::Relaxed), test.agent.threads.all().len()), (1, 0));
+    assert_eq!(test.state(CollectorKind::Log), (CollectorState::Off, Vec::new()));
 }
 
 #[test]
@@ -316,18 +277,18 @@ fn what_a_store_that_fails_has_not_taken_is_counted_and_its_events_come_later() 
         }
         Ok(())
     });
-    let is_full = |test: &TestAgent<'_>, is_full| lock(&test.store.0).is_full = is_full;
-    let reports = |test: &TestAgent<'_>| test.agent.notices.len();
+    let is_full = |test: &TestAgent<'_>, is_full| lock(&test.store.history).is_full = is_full;
+    let reports = |test: &TestAgent<'_>| test.agent.record.status().notices.len();
     // A step takes its window, and stores it.
     let observe = |test: &mut TestAgent<'_>, from: u64| {
         go.send((from, from + 10)).unwrap();
         let stored_or_lost = |test: &TestAgent<'_>| {
-            let counts = test.agent.assembler.counts();
-            counts.windows + counts.windows_lost
+            let status = test.agent.record.status();
+            status.windows + status.windows_lost
         };
         let before = stored_or_lost(test);
         let event = Event::new(at(from), EventKind::ServerStart, Endpoint::default(), &from.to_string());
-        test.agent.event(event);
+        test.agent.record.events([event]);
         test.pass(20);
         test.agent.step(Duration::from_secs(60));
         assert_eq!(stored_or_lost(test), before + 1);
@@ -379,18 +340,10 @@ fn a_stop_ends_all_collectors_and_stores_their_last_windows() {
 fn a_configuration_that_is_refused_changes_nothing_and_another_one_ends_what_is_switched_off() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("agent.toml");
-    let mut test = test_agent(folder.path(), 0);
-    test.agent.plan.config = Some(&config);
-    test.agent.followers = Box::new(|_| {
-        Some(Box::new(TestCollector(|into: &mut Observation| {
-            while into.goes_on() {
-                std::thread::yield_now();
-            }
-            Ok(())
-        })))
-    });
-    test.agent.follow(CollectorKind::Log).unwrap();
-    let before = test.agent.plan.settings.clone();
+    let mut test = following_agent(folder.path(), 0, failing_logs(Arc::default(), 0));
+    test.agent.configuration.plan.config = Some(&config);
+    test.agent.threads.follow(CollectorKind::Log).unwrap();
+    let before = test.agent.configuration.plan.settings.clone();
     for (text, why) in [
         (
             "[store]\npath = \"/elsewhere\"\n[collectors]\nlog = false\n",
@@ -400,15 +353,15 @@ fn a_configuration_that_is_refused_changes_nothing_and_another_one_ends_what_is_
     ] {
         std::fs::write(&config, text).unwrap();
         test.agent.reload();
-        let refused = test.agent.refused.clone().unwrap();
+        let refused = test.agent.configuration.refused().unwrap().to_owned();
         assert!(refused.contains(why), "{refused}");
-        assert_eq!(test.agent.plan.settings, before);
+        assert_eq!(test.agent.configuration.plan.settings, before);
         assert_eq!(test.state(CollectorKind::Log).0, CollectorState::Waiting);
-        assert!(!test.agent.threads[&CollectorKind::Log].handle.is_finished());
+        assert!(!test.agent.threads.all()[&CollectorKind::Log].handle.is_finished());
     }
     std::fs::write(&config, "[collectors]\nlog = false\n").unwrap();
     test.agent.reload();
-    assert_eq!((&test.agent.refused, test.agent.threads.len()), (&None, 0));
+    assert_eq!((test.agent.configuration.refused(), test.agent.threads.all().len()), (None, 0));
     assert_eq!(test.state(CollectorKind::Log).0, CollectorState::Off);
 }
 

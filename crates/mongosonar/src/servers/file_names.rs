@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use sonar_core::files::is_file_of;
 use sonar_mongo::files::StoredFile;
 use sonar_mongo::{Server, ServerError, Target};
 
-use crate::args::connection::ServerArgs;
 use crate::confinement::start_gate::StartGate;
 use crate::stop::{self, Unanswered};
 
@@ -27,16 +27,8 @@ pub struct FileNamesQuestion {
 type AskedFiles = Result<Vec<StoredFile>, ServerError>;
 
 impl FileNamesQuestion {
-    /// Starts the thread if a server is named; see [`FileNamesQuestion::to`].
-    ///
-    /// # Errors
-    /// The server is named wrongly, or the thread cannot be started.
-    pub fn prepare(server: &ServerArgs, confined: bool, gate: &StartGate) -> Result<Self> {
-        Self::to(server.named()?, confined, gate)
-    }
-
-    /// Starts the thread, which drops its privileges if `confined`, keeps `gate` closed until then, and waits. It is started
-    /// before the others drop theirs, as it needs the network.
+    /// Starts the thread if a server is named. It drops its privileges if `confined`, keeps `gate` closed until then, and
+    /// waits. It is started before the others drop theirs, as it needs the network.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -84,9 +76,6 @@ impl FileNames {
 
     /// The content of the file with this path.
     pub fn of(&self, path: &str) -> Option<&StoredFile> {
-        let ident = path.strip_suffix(".wt")?;
-        self.held.iter().find(|held| {
-            ident.strip_suffix(held.ident.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
-        })
+        self.held.iter().find(|held| is_file_of(path, &held.ident))
     }
 }
