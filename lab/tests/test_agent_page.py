@@ -22,8 +22,8 @@ pytestmark = pytest.mark.root
 MACHINE = "[collectors]\nqueries = false\nlog = false\ninternals = false\nfiles = false\n"
 
 
-def config(listen):
-    return f'{MACHINE}[page]\nlisten = "{listen}"\n'
+def config(listen, *settings):
+    return "\n".join([f'{MACHINE}[page]\nlisten = "{listen}"', *settings, ""])
 
 
 def answer(port, path, **headers):
@@ -91,6 +91,22 @@ def test_an_agent_serves_its_history_and_counts_what_the_page_refuses(tmp_path):
         assert labkit.stop(running.child) == 0
     with socket.create_server(("127.0.0.1", port)):
         pass
+
+
+def test_behind_a_reverse_proxy_the_page_is_below_its_path_and_links_begin_with_its_address(tmp_path):
+    port, url = free_port(), "https://db1.example/mongosonar/"
+    settings = config(f"127.0.0.1:{port}", 'path = "/mongosonar"', f'url = "{url}"')
+    with agent(tmp_path, settings) as running:
+        running.wait(lambda: running.status()["windows"] > 0, "a window")
+        assert f"page at {url}; `mongosonar open" in running.errors()
+        page = running.status()["page"]
+        assert (page["address"], page["url"]) == (f"127.0.0.1:{port}", url)
+        assert opening(running.store).stdout.startswith(f"{url}#")
+        # As the proxy passes it on.
+        path = "/mongosonar/api/v1/status"
+        assert answer(port, path, Host="db1.example", **token(running))[0] == 200
+        assert answer(port, path, Host="db2.example", **token(running))[0] == 421
+        assert answer(port, "/api/v1/status", **token(running))[0] == 404
 
 
 def test_an_agent_whose_page_cannot_be_served_or_has_ended_goes_on(tmp_path):

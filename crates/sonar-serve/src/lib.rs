@@ -3,6 +3,7 @@
 //! | question | module |
 //! | --- | --- |
 //! | who may ask | `access` with the `token`, `hosts` |
+//! | where a page is reached | `site` |
 //! | how much, and what was refused | `limits`, `reading`; what is not made twice: `recent` |
 //! | what is asked | `parameters` |
 //! | what is answered | `documents`: those of [`sonar_view::past`], as `--json` has them; `problem` |
@@ -30,13 +31,15 @@ mod reading;
 mod recent;
 mod router;
 mod server;
+mod site;
 mod token;
 
-pub use access::{AccessDenied, PageAccess};
+pub use access::{AccessDenied, PageAccess, SessionCookie};
 pub use hosts::AllowedHosts;
 pub use limits::{PageLimits, PageRefusal, RefusalCounts, RequestRate};
 pub use page::{PageApp, PageDoor, PageHistory, ServedPage};
 pub use problem::PageProblem;
 pub use router::router;
 pub use server::serve;
+pub use site::{PagePath, PageSite, PageUrl};
 pub use token::{AccessToken, LINK_LIFETIME_NS, NoRandomBytes, SESSION_LIFETIME_NS};

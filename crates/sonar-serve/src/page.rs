@@ -11,11 +11,11 @@ use sonar_view::agent::AgentStatus;
 use tokio::sync::Semaphore;
 
 use crate::access::PageAccess;
-use crate::hosts::AllowedHosts;
 use crate::limits::{PageLimits, RefusalCounts, RequestBudget};
 use crate::newest::NewestWindow;
 use crate::problem::PageProblem;
 use crate::recent::RecentAnswers;
+use crate::site::PageSite;
 
 /// How often the history is looked at for a new window while somebody waits for one.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
@@ -58,12 +58,12 @@ impl PageApp {
     }
 }
 
-/// Who may ask, and by which names.
+/// Who may ask, and where.
 pub struct PageDoor {
     /// Who has the token, or a session.
     pub access: PageAccess,
-    /// Names of this host.
-    pub hosts: AllowedHosts,
+    /// Where the page is reached.
+    pub site: PageSite,
 }
 
 /// A page that is served.
@@ -71,7 +71,7 @@ pub struct ServedPage {
     pub(crate) app: PageApp,
     pub(crate) history: Box<dyn PageHistory>,
     pub(crate) access: PageAccess,
-    pub(crate) hosts: AllowedHosts,
+    pub(crate) site: PageSite,
     pub(crate) limits: PageLimits,
     pub(crate) refused: RefusalCounts,
     pub(crate) budget: RequestBudget,
@@ -90,14 +90,14 @@ impl ServedPage {
     pub fn new(
         history: Box<dyn PageHistory>,
         app: PageApp,
-        PageDoor { access, hosts }: PageDoor,
+        PageDoor { access, site }: PageDoor,
         limits: PageLimits,
     ) -> Self {
         Self {
             app,
             history,
             access,
-            hosts,
+            site,
             refused: RefusalCounts::default(),
             budget: RequestBudget::new(limits.rate, Instant::now()),
             places: Arc::new(Semaphore::new(limits.answers + limits.waiting)),

@@ -7,8 +7,8 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
-    SET_COOKIE, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION,
+    REFERRER_POLICY, SET_COOKIE, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::documents::{DocumentKind, late, make};
-use crate::hosts::is_same_origin;
+use crate::hosts::{is_asked_by_tls, is_same_origin};
 use crate::limits::PageRefusal;
 use crate::live;
 use crate::openapi;
@@ -28,7 +28,7 @@ use crate::problem::PageProblem;
 
 /// The web app: it says nothing about the history, so everybody may have it.
 const APP: &str = "/";
-/// What browsers ask for by themselves.
+/// What browsers ask for by themselves, at the root of the host.
 const ICON: &str = "/favicon.ico";
 /// The description of the API: like the app, it says nothing about the history.
 const OPENAPI: &str = "/api/v1/openapi.json";
@@ -51,21 +51,27 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (CACHE_CONTROL, "no-store"),
 ];
 
-/// The addresses of a page.
+/// The addresses of a page, below its path.
 pub fn router(page: &Arc<ServedPage>) -> Router {
+    let path = &page.site.path;
     let mut router = Router::new();
     for kind in DocumentKind::ALL {
         let answer = move |State(page): State<Arc<ServedPage>>, RawQuery(query): RawQuery| async move {
             answer(page, kind, query.as_deref()).await
         };
-        router = router.route(kind.path(), get(answer));
+        router = router.route(&path.with(kind.path()), get(answer));
     }
-    router = router.route(LIVE, get(live::follow));
+    router = router.route(&path.with(LIVE), get(live::follow));
     // What follows needs no session.
-    router =
-        router.route_layer(from_fn_with_state(page.clone(), only_readers)).route(SESSION, post(open_session));
-    router = router.route(ICON, get(async || StatusCode::NO_CONTENT)).route(APP, get(app));
-    router = router.route(OPENAPI, get(async || ([(CONTENT_TYPE, "application/json")], openapi::document())));
+    router = router
+        .route_layer(from_fn_with_state(page.clone(), only_readers))
+        .route(&path.with(SESSION), post(open_session))
+        .route(ICON, get(async || StatusCode::NO_CONTENT))
+        .route(&path.with(APP), get(app))
+        .route(&path.with(OPENAPI), get(describe));
+    if !path.is_root() {
+        router = router.route(path.as_str(), get(to_app));
+    }
     router
         .method_not_allowed_fallback(|| async {
             let problem = PageProblem::new(PageRefusal::Address, "this address does not take this method");
@@ -80,7 +86,7 @@ pub fn router(page: &Arc<ServedPage>) -> Router {
 
 /// Refuses requests that are not meant for this page; counts everything that is refused.
 async fn every_request(State(page): State<Arc<ServedPage>>, request: Request, next: Next) -> Response {
-    let mut response = if !page.hosts.accepts(request.headers(), request.uri()) {
+    let mut response = if !page.site.hosts.accepts(request.headers(), request.uri()) {
         let words = "this page is not served under this name: use an address of loopback, or a name that was configured";
         PageProblem::new(PageRefusal::Host, words).into_response()
     } else if has_body(request.headers()) {
@@ -103,6 +109,19 @@ async fn app(State(page): State<Arc<ServedPage>>) -> Response {
         (CONTENT_SECURITY_POLICY, page.app.policy.clone()),
     ];
     (headers, page.app.html.clone()).into_response()
+}
+
+/// The addresses of the app are relative to its own, which therefore ends with `/`.
+async fn to_app(State(page): State<Arc<ServedPage>>, RawQuery(query): RawQuery) -> Response {
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    match HeaderValue::try_from(format!("{}{query}", page.site.path.with(APP))) {
+        Ok(place) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, place)]).into_response(),
+        Err(error) => PageProblem::new(PageRefusal::Address, error.to_string()).into_response(),
+    }
+}
+
+async fn describe(State(page): State<Arc<ServedPage>>) -> Response {
+    ([(CONTENT_TYPE, "application/json")], openapi::document(&page.site.path)).into_response()
 }
 
 fn has_body(headers: &HeaderMap) -> bool {
@@ -128,6 +147,7 @@ async fn open_session(
     own_page(&headers)?;
     in_time(&page)?;
     let cookie = page.access.open_session(&headers, page.history.now())?;
+    let cookie = cookie.header(page.site.path.of_cookies(), is_asked_by_tls(&headers));
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }
 
@@ -135,7 +155,10 @@ fn own_page(headers: &HeaderMap) -> Result<(), PageProblem> {
     if is_same_origin(headers) {
         return Ok(());
     }
-    Err(PageProblem::new(PageRefusal::Origin, "another page may not ask this one"))
+    Err(PageProblem::new(
+        PageRefusal::Origin,
+        "another page may not ask this one; a reverse proxy must pass on the Host of the browser",
+    ))
 }
 
 fn in_time(page: &ServedPage) -> Result<(), PageProblem> {

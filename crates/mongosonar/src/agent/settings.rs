@@ -12,6 +12,7 @@ use serde::de::{Deserializer, Error as _, Visitor};
 use sonar_core::history::{CollectorKind, Resolution};
 use sonar_core::time_split::ConnectionSample;
 use sonar_mongo::{Target, is_connection_string, is_host_and_port};
+use sonar_serve::{PagePath, PageUrl};
 use sonar_store::StoreSettings;
 
 use crate::args::config;
@@ -19,6 +20,7 @@ use crate::args::values::{parse_connections, parse_scaled};
 use crate::capture::args::Range;
 use crate::exit::usage;
 use crate::serve::args::{DEFAULT_ADDRESS, parse_address};
+use crate::serve::place::PagePlace;
 
 /// Where the configuration is, unless `--config` names another file.
 pub const PLACE: &str = "/etc/mongosonar/agent.toml";
@@ -179,6 +181,32 @@ pub struct PageTable {
     pub listen: PageAddress,
     /// Names of this host by which a reverse proxy passes requests on.
     pub allow_host: Vec<String>,
+    /// The path below which it is served.
+    #[serde(deserialize_with = "page_path")]
+    pub path: PagePath,
+    /// What links to it begin with; `None`: its address.
+    #[serde(deserialize_with = "page_url")]
+    pub url: Option<PageUrl>,
+}
+
+impl PageTable {
+    /// Where it is served; `None` if it is not.
+    pub fn place(&self) -> Option<PagePlace> {
+        Some(PagePlace {
+            address: self.listen.0?,
+            path: self.path.clone(),
+            url: self.url.clone(),
+            allow_host: self.allow_host.clone(),
+        })
+    }
+}
+
+fn page_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PagePath, D::Error> {
+    PagePath::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+fn page_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PageUrl>, D::Error> {
+    PageUrl::parse(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
 }
 
 /// `[[server]]`.
@@ -355,6 +383,10 @@ impl AgentSettings {
             let line = line_of(text, "split = ").max(line_of(text, "split="));
             return Err(format!("line {line}: collectors.split: it needs collectors.queries = true"));
         }
+        if let Some(why) = settings.page.place().and_then(|place| place.url_problem()) {
+            let line = line_of(text, "url = ").max(line_of(text, "url="));
+            return Err(format!("line {line}: page.url: {why}"));
+        }
         for (number, server) in settings.server.iter().enumerate() {
             if settings.server.iter().take(number).any(|other| other.port == server.port) {
                 let line = line_of(text, &server.port.0.to_string());
@@ -435,6 +467,7 @@ mod tests {
             "sample",
             "listen",
             "allow-host",
+            "url",
             "dbpath",
         ] {
             assert!(uncommented.contains(&format!("\n{setting} = ")), "{setting}");
@@ -461,6 +494,15 @@ mod tests {
             ),
             ("[page]\nlisten = \"0.0.0.0:8517\"\n", ["line 2: page.listen: ", "other machines"]),
             ("[page]\nlisten = 8517\n", ["line 2: page.listen: ", "write one like 127.0.0.1:8517"]),
+            ("[page]\npath = \"mongosonar\"\n", ["line 2: page.path: ", "write one like /mongosonar"]),
+            (
+                "[page]\nurl = \"db1.example\"\n",
+                ["line 2: page.url: ", "like https://db1.example/mongosonar/"],
+            ),
+            (
+                "[page]\npath = \"/a\"\nurl = \"https://db1.example/\"\n",
+                ["line 3: page.url: ", "like https://db1.example/a/"],
+            ),
             ("[[server]]\nlog = \"/x\"\n", ["line 1: server: ", "port"]),
             ("[[server]]\nport = 5\n[[server]]\nport = 5\n", ["line 4: server.port: ", "twice"]),
             ("[store\n", ["line 1: ", "]"]),

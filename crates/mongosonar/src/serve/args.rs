@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
+use sonar_serve::{PagePath, PageUrl};
 
+use super::place::PagePlace;
 use crate::args::values::number;
 use crate::history::StoreArgs;
 
@@ -14,7 +16,9 @@ Examples:
   mongosonar serve --store ./copy             a copy of a history, from another host
   mongosonar serve wire.pcap.gz mongod.log    files of an incident, without an agent
   mongosonar serve --listen 127.0.0.1:9000    at another port
-  mongosonar serve --allow-host db1.example   behind a reverse proxy that serves it under this name";
+  mongosonar serve --allow-host db1.example   behind a reverse proxy that serves it under this name
+  mongosonar serve --path /mongosonar --url https://db1.example/mongosonar/
+                                              below a path of a reverse proxy";
 
 /// The address of a page: no program that comes with MongoDB uses this port.
 pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8_517);
@@ -33,6 +37,21 @@ pub struct ServeArgs {
     /// Answer requests that name this host too, as those that a reverse proxy passes on; repeat it for several
     #[arg(long, value_name = "HOST")]
     pub allow_host: Vec<String>,
+    /// Serve everything below this path, such as /mongosonar, as a reverse proxy passes it on
+    #[arg(long, value_name = "PATH", value_parser = PagePath::parse)]
+    pub path: Option<PagePath>,
+}
+
+impl ServeArgs {
+    /// Where the page is served.
+    pub fn place(&self) -> PagePlace {
+        PagePlace {
+            address: self.page.address(),
+            path: self.path.clone().unwrap_or_default(),
+            url: self.page.url.clone(),
+            allow_host: self.allow_host.clone(),
+        }
+    }
 }
 
 /// Which page.
@@ -43,6 +62,9 @@ pub struct PageArgs {
     /// Address of the page, on this machine only [default: 127.0.0.1:8517; of `open`, that of the agent]
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub listen: Option<SocketAddr>,
+    /// What links begin with, as a browser reaches the page behind a reverse proxy [default: the address; of `open`, that of the agent]
+    #[arg(long, value_name = "URL", value_parser = PageUrl::parse)]
+    pub url: Option<PageUrl>,
 }
 
 impl PageArgs {

@@ -4,6 +4,7 @@
 mod connections;
 mod documents;
 mod openapi;
+mod proxied;
 mod refusals;
 mod support;
 #[path = "../../../sonar-view/examples/synthetic/mod.rs"]

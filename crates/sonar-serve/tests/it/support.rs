@@ -11,8 +11,8 @@ use sonar_core::history::{CollectorKind, HistoryReader, HistoryWindow, Resolutio
 use sonar_core::testing::MemoryHistory;
 use sonar_core::{Operation, Timestamp};
 use sonar_serve::{
-    AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PageProblem,
-    ServedPage, router,
+    AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PagePath, PageProblem,
+    PageSite, ServedPage, router,
 };
 use sonar_view::agent::AgentStatus;
 use tower::ServiceExt;
@@ -103,11 +103,14 @@ impl Answer {
 
 impl TestPage {
     pub fn new(history: TestHistory, limits: PageLimits) -> Self {
+        Self::at(site(""), history, limits)
+    }
+
+    pub fn at(site: PageSite, history: TestHistory, limits: PageLimits) -> Self {
         let token = AccessToken::random().unwrap();
         let access = PageAccess::new(token.clone(), at(0));
-        let hosts = AllowedHosts::new(["db1.example".to_owned()]);
         let app = PageApp::new("<!doctype html>".to_owned(), POLICY).unwrap();
-        let page = ServedPage::new(Box::new(history), app, PageDoor { access, hosts }, limits);
+        let page = ServedPage::new(Box::new(history), app, PageDoor { access, site }, limits);
         Self { page: Arc::new(page), token }
     }
 
@@ -131,6 +134,12 @@ impl TestPage {
         let bearer = format!("Bearer {}", self.token.text());
         self.ask(get(path).header(AUTHORIZATION, bearer).body(Body::empty()).unwrap())
     }
+}
+
+/// A page below this path.
+pub fn site(path: &str) -> PageSite {
+    let hosts = AllowedHosts::new(["db1.example".to_owned()]);
+    PageSite { hosts, path: PagePath::parse(path).unwrap() }
 }
 
 /// A request of this machine.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use sonar_serve::{AllowedHosts, PageLimits, PageRefusal, RefusalCounts};
+use sonar_serve::{PageLimits, PageRefusal, PageSite, PageUrl, RefusalCounts};
 use sonar_store::SqliteHistory;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{Duty, limit_files};
@@ -17,11 +17,11 @@ use sonar_sys::trust;
 use sonar_view::agent::ServedPageStatus;
 
 use super::plan::LivePlan;
-use crate::agent::settings::PageTable;
 use crate::confinement::helper_capabilities::READING;
 use crate::confinement::privileges::{self, HelperTask, PAGE_HELPER_BYTES};
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit;
+use crate::serve::place::PagePlace;
 use crate::serve::stored_page::StoredPage;
 use crate::serve::token_file;
 
@@ -53,7 +53,7 @@ pub enum AgentPage {
 
 /// The helper process that serves the page.
 pub struct PageHelper {
-    address: SocketAddr,
+    place: PagePlace,
     socket: UnixStream,
     refused: RefusedRequests,
     /// Why it serves nothing, if that is so.
@@ -65,22 +65,21 @@ pub struct PageHelper {
 impl AgentPage {
     /// Takes the address, and starts the helper, which serves nothing yet. Call it before any thread is started.
     pub fn start(plan: &LivePlan<'_>) -> Self {
-        let table = &plan.settings.page;
-        let Some(address) = table.listen.0 else { return Self::Off };
-        Self::of(address, PageHelper::start(address, table, plan.folder))
+        let Some(place) = plan.settings.page.place() else { return Self::Off };
+        Self::of(place.address, PageHelper::start(place, plan.folder))
     }
 
     /// Lets it serve the store in this folder, which exists by now.
     pub fn begin(self, folder: &Path) -> Self {
         let Self::Served(helper) = self else { return self };
-        let (address, begun) = (helper.address, helper.begin(folder));
+        let (address, begun) = (helper.place.address, helper.begin(folder));
         Self::of(address, begun.map(|()| helper))
     }
 
-    /// Where it is served; `None` if it is not.
-    pub const fn address(&self) -> Option<SocketAddr> {
+    /// What links to it begin with; `None` if it is not served.
+    pub fn url(&self) -> Option<PageUrl> {
         match self {
-            Self::Served(helper) => Some(helper.address),
+            Self::Served(helper) => Some(helper.place.url()),
             Self::Off | Self::NotServed { .. } => None,
         }
     }
@@ -118,11 +117,12 @@ impl AgentPage {
 }
 
 impl PageHelper {
-    fn start(address: SocketAddr, table: &PageTable, folder: &Path) -> Result<Self> {
+    fn start(place: PagePlace, folder: &Path) -> Result<Self> {
+        let address = place.address;
         let listener = TcpListener::bind(address).with_context(|| {
             format!("cannot serve at {address} ([page] in the configuration names another address)")
         })?;
-        let address = listener.local_addr().context("cannot serve")?;
+        let place = PagePlace { address: listener.local_addr().context("cannot serve")?, ..place };
         let task = HelperTask {
             name: HELPER,
             what: "serving the page",
@@ -132,8 +132,7 @@ impl PageHelper {
             duty: Duty::Serving,
         };
         let serve = |agent: UnixStream| {
-            let hosts = AllowedHosts::new(table.allow_host.clone());
-            let served = serve(agent, listener.try_clone()?, folder, hosts);
+            let served = serve(agent, listener.try_clone()?, folder, place.site());
             served.map_err(|error| {
                 eprintln!("mongosonar: the page is not served any more: {}", exit::message(&error));
                 io::Error::other(error)
@@ -142,7 +141,7 @@ impl PageHelper {
         let helper = privileges::helper_with(task, &[listener.as_fd()], serve);
         let helper = helper.ok_or_else(|| anyhow!("its process cannot be started"))?;
         let socket = helper.socket().context("cannot serve")?;
-        Ok(Self { address, socket, refused: RefusedRequests::default(), problem: None, _helper: helper })
+        Ok(Self { place, socket, refused: RefusedRequests::default(), problem: None, _helper: helper })
     }
 
     /// Lets it serve the store in this folder.
@@ -157,7 +156,8 @@ impl PageHelper {
         self.refused.read(&self.socket);
         let refused = PageRefusal::ALL.into_iter().zip(self.refused.counts).filter(|(_, count)| *count > 0);
         ServedPageStatus {
-            address: self.address.to_string(),
+            address: self.place.address.to_string(),
+            url: Some(self.place.url().to_string()),
             problem: self.problem.clone(),
             refused: refused.map(|(kind, count)| (kind.name().to_owned(), count)).collect(),
         }
@@ -193,7 +193,7 @@ impl RefusedRequests {
 }
 
 /// In the helper: serves the history in `folder` once it is there. The process ends when the agent does.
-fn serve(agent: UnixStream, listener: TcpListener, folder: &Path, hosts: AllowedHosts) -> Result<()> {
+fn serve(agent: UnixStream, listener: TcpListener, folder: &Path, site: PageSite) -> Result<()> {
     let mut agent_end = agent.try_clone()?;
     if agent_end.read_exact(&mut [0]).is_err() {
         // The agent could not begin, and says why.
@@ -205,7 +205,7 @@ fn serve(agent: UnixStream, listener: TcpListener, folder: &Path, hosts: Allowed
         _ => {}
     }
     let token = token_file::read(folder)?.context("the token of the page has gone")?;
-    let page = StoredPage::new(folder, token, hosts, PageLimits::default())?;
+    let page = StoredPage::new(folder, token, site, PageLimits::default())?;
     start_thread(StartStep::Thread, "page-end", move || {
         // Nothing more is ever sent.
         let _ = agent_end.read(&mut [0]);

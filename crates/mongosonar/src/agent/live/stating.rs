@@ -56,9 +56,9 @@ impl LiveAgent<'_> {
             "mongosonar: {}",
             first_line(&self.context.servers.all(), self.hidden_servers.as_deref(), self.plan.folder)
         );
-        if let Some(address) = self.page.address() {
+        if let Some(url) = self.page.url() {
             let suffix = suffix(self.plan.folder);
-            eprintln!("mongosonar: page at http://{address}/; `mongosonar open{suffix}` prints a link to it");
+            eprintln!("mongosonar: page at {url}; `mongosonar open{suffix}` prints a link to it");
         }
     }
 
