@@ -10,10 +10,10 @@
 //! | how programs ask, in OpenAPI | `openapi` |
 //! | when something new is there | `live`, `newest` |
 //! | addresses, and what every request has to pass | `router` |
-//! | connections | `server` |
+//! | connections | `server`, `tls` |
 //!
 //! HTTP and its runtime stay in this crate: [`serve`] blocks. It opens no file and no socket: whoever calls it hands in the
-//! listening socket and a [`PageHistory`].
+//! listening socket, a [`PageHistory`] and, for TLS, the content of the files.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -32,6 +32,7 @@ mod recent;
 mod router;
 mod server;
 mod site;
+mod tls;
 mod token;
 
 pub use access::{AccessDenied, PageAccess, SessionCookie};
@@ -42,4 +43,5 @@ pub use problem::PageProblem;
 pub use router::router;
 pub use server::serve;
 pub use site::{PagePath, PageSite, PageUrl};
+pub use tls::{PageTls, PageTlsError};
 pub use token::{AccessToken, LINK_LIFETIME_NS, NoRandomBytes, SESSION_LIFETIME_NS};

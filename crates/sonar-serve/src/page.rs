@@ -75,6 +75,8 @@ pub struct ServedPage {
     pub(crate) limits: PageLimits,
     pub(crate) refused: RefusalCounts,
     pub(crate) budget: RequestBudget,
+    /// How many handshakes of TLS may begin.
+    pub(crate) handshakes: RequestBudget,
     /// Places for requests that wait or are answered.
     pub(crate) places: Arc<Semaphore>,
     /// Turns to read the history.
@@ -100,6 +102,7 @@ impl ServedPage {
             site,
             refused: RefusalCounts::default(),
             budget: RequestBudget::new(limits.rate, Instant::now()),
+            handshakes: RequestBudget::new(limits.rate, Instant::now()),
             places: Arc::new(Semaphore::new(limits.answers + limits.waiting)),
             turns: Arc::new(Semaphore::new(limits.answers)),
             viewers: Arc::new(Semaphore::new(limits.viewers)),

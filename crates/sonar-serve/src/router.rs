@@ -147,7 +147,8 @@ async fn open_session(
     own_page(&headers)?;
     in_time(&page)?;
     let cookie = page.access.open_session(&headers, page.history.now())?;
-    let cookie = cookie.header(page.site.path.of_cookies(), is_asked_by_tls(&headers));
+    let is_secure = page.site.tls.is_some() || is_asked_by_tls(&headers);
+    let cookie = cookie.header(page.site.path.of_cookies(), is_secure);
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }
 

@@ -1,4 +1,4 @@
-//! Where a page is reached: below which path, and by which names.
+//! Where a page is reached: below which path, by which names, and whether by TLS.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use axum::http::Uri;
 
 use crate::hosts::AllowedHosts;
+use crate::tls::PageTls;
 
 /// The most bytes of a path.
 const MAX_PATH: usize = 200;
@@ -122,6 +123,8 @@ pub struct PageSite {
     pub hosts: AllowedHosts,
     /// The path below which all of its addresses are.
     pub path: PagePath,
+    /// Its certificate; `None`: it is served in plain text.
+    pub tls: Option<PageTls>,
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub mod args;
 mod files;
 pub mod place;
 pub mod stored_page;
+pub mod tls_files;
 pub mod token_file;
 
 use std::io::{self, IsTerminal};
@@ -31,9 +32,14 @@ use crate::stop::{Signals, StopBehavior};
 /// Runs the command; returns the exit code.
 pub fn run(args: &ServeArgs) -> Result<u8> {
     let place = args.place();
+    if let Some(why) = place.address_problem() {
+        return Err(usage!("--listen: {why}"));
+    }
     if let Some(why) = place.url_problem() {
         return Err(usage!("--url: {why}"));
     }
+    // Before anything takes long, and while it may.
+    let tls = place.tls.as_ref().map(|paths| paths.open()?.read()).transpose()?;
     // A replay may take long.
     let signals = Signals::catch(StopBehavior::Prompt)?;
     let replayed = match args.files.is_empty() {
@@ -64,7 +70,7 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     // What was replayed has ended; the history of an agent goes on.
     let shown = replayed.as_ref().map(|_| history.view().map(|view| view.extent())).transpose()?;
     drop(history);
-    let page = StoredPage::new(folder, token.clone(), place.site(), PageLimits::default())?;
+    let page = StoredPage::new(folder, token.clone(), place.site(tls), PageLimits::default())?;
     eprintln!("mongosonar: serving the history in {} at {}", folder.display(), place.own_url());
     let open = open_command(&place, args.page.listen.is_some(), &store);
     eprintln!("mongosonar: `{open}` prints a link that opens it");
@@ -109,6 +115,7 @@ pub fn link(url: &PageUrl, token: &AccessToken, shown: Option<Span>) -> Result<S
 
 #[cfg(test)]
 mod tests {
+    use super::tls_files::TlsPaths;
     use super::*;
 
     #[test]
@@ -119,6 +126,7 @@ mod tests {
             path: PagePath::parse(path).unwrap(),
             url: url.map(|url| PageUrl::parse(url).unwrap()),
             allow_host: Vec::new(),
+            tls: None,
         };
         let usual = StoreArgs::default();
         assert_eq!(open_command(&place(None, ""), false, &usual), "mongosonar open");
@@ -128,5 +136,8 @@ mod tests {
         assert_eq!(below, "mongosonar open --url http://127.0.0.1:9000/a/");
         let proxied = open_command(&place(Some("https://db1.example/a/"), "/a"), false, &usual);
         assert_eq!(proxied, "mongosonar open --url https://db1.example/a/");
+        let tls = Some(TlsPaths { certificate: "page.pem".into(), key: "page.key".into() });
+        let encrypted = open_command(&PagePlace { tls, ..place(None, "") }, false, &usual);
+        assert_eq!(encrypted, "mongosonar open --url https://127.0.0.1:9000/");
     }
 }

@@ -1,7 +1,8 @@
 //! The page of `serve`, as a browser shows it.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -153,6 +154,62 @@ fn links_behind_a_reverse_proxy_begin_with_what_a_browser_asks_for() {
         let said = text(&refused.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(word), "{said}");
     }
+}
+
+/// The certificate of the tests and a key, in a folder.
+fn tls_files(folder: &Folder, key: &str) -> [PathBuf; 2] {
+    ["certificate.pem", key].map(|name| {
+        let path = folder.file(name, &fs::read(fixture("page-tls").join(name)).unwrap());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    })
+}
+
+#[test]
+fn a_page_is_served_by_tls_and_by_nothing_else() {
+    let files = Folder::new("served-tls-files");
+    let [certificate, key] = tls_files(&files, "key.pem");
+    let options = [Path::new("--tls-certificate"), &certificate, Path::new("--tls-key"), &key];
+    let serving = Serving::with("served-tls", &options);
+    assert_eq!(serving.url, format!("https://{}/", serving.address));
+    let mut plain = TcpStream::connect(&serving.address).unwrap();
+    write!(plain, "GET / HTTP/1.1\r\nHost: {}\r\n\r\n", serving.address).unwrap();
+    let mut answer = Vec::new();
+    // It may be reset.
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!String::from_utf8_lossy(&answer).contains("HTTP/1.1 200"));
+    let Some(browser) = browser() else {
+        println!("skipped: pages are drawn by chromium, which is not installed");
+        return;
+    };
+    let folder = Folder::new("served-tls-browser");
+    let link = serving.link("?view=queries&from=2026-11-21T21:22:40Z&to=2026-11-21T21:27:40Z&zone=UTC");
+    // Nobody has signed the certificate.
+    let options = [&["--ignore-certificate-errors"][..], &DRAWN].concat();
+    let html = browse_address(browser, &folder, &link, &options);
+    assert!(html.contains("Queries</h1>") && html.contains("shop.carts"), "{html}");
+}
+
+#[test]
+fn what_is_wrong_with_tls_is_said_before_anything_is_served() {
+    let folder = Folder::new("served-tls-wrong");
+    let [certificate, key] = tls_files(&folder, "other-key.pem");
+    let refused = |options: &[&Path]| {
+        let output = program(["serve", "--listen", "127.0.0.1:0"]).args(options).output().unwrap();
+        assert!(!text(&output.stderr).contains("serving"), "{output:?}");
+        (output.status.code(), text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let both = || [Path::new("--tls-certificate"), &certificate, Path::new("--tls-key"), &key];
+    let (code, said) = refused(&both());
+    assert!(code == Some(1) && said.contains("its key is not that of the first certificate"), "{said}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o604)).unwrap();
+    let (code, said) = refused(&both());
+    assert!(code == Some(1) && said.contains(&format!("fix: chmod o= {}", key.display())), "{said}");
+    let (code, said) = refused(&both()[..2]);
+    assert!(code == Some(2) && said.contains("--tls-key <FILE>"), "{said}");
+    let everywhere = program(["serve", "--listen", "0.0.0.0:0"]).output().unwrap();
+    assert_eq!(everywhere.status.code(), Some(2));
+    assert!(text(&everywhere.stderr).contains("other machines"), "{everywhere:?}");
 }
 
 #[test]

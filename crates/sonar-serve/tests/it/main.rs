@@ -9,3 +9,4 @@ mod refusals;
 mod support;
 #[path = "../../../sonar-view/examples/synthetic/mod.rs"]
 mod synthetic;
+mod tls;

@@ -1,7 +1,10 @@
 //! A page of a history in memory, and who asks it.
 
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 
 use axum::body::{Body, to_bytes};
 use axum::http::header::{AUTHORIZATION, HOST};
@@ -12,7 +15,7 @@ use sonar_core::testing::MemoryHistory;
 use sonar_core::{Operation, Timestamp};
 use sonar_serve::{
     AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PagePath, PageProblem,
-    PageSite, ServedPage, router,
+    PageRefusal, PageSite, ServedPage, router, serve,
 };
 use sonar_view::agent::AgentStatus;
 use tower::ServiceExt;
@@ -139,7 +142,7 @@ impl TestPage {
 /// A page below this path.
 pub fn site(path: &str) -> PageSite {
     let hosts = AllowedHosts::new(["db1.example".to_owned()]);
-    PageSite { hosts, path: PagePath::parse(path).unwrap() }
+    PageSite { hosts, path: PagePath::parse(path).unwrap(), tls: None }
 }
 
 /// A request of this machine.
@@ -150,4 +153,63 @@ pub fn get(path: &str) -> Builder {
 /// The same, which changes something.
 pub fn post(path: &str) -> Builder {
     Request::post(path).header(HOST, "127.0.0.1:8517")
+}
+
+/// A page that is served until it is dropped.
+pub struct RunningPage {
+    pub test: TestPage,
+    pub address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl RunningPage {
+    pub fn new(limits: PageLimits) -> Self {
+        Self::at(site(""), limits)
+    }
+
+    pub fn at(site: PageSite, limits: PageLimits) -> Self {
+        let test = TestPage::at(site, TestHistory::hour(), limits);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let (page, flag) = (test.page.clone(), stop.clone());
+        let thread = Some(std::thread::spawn(move || serve(listener, &page, &flag)));
+        Self { test, address, stop, thread }
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).unwrap()
+    }
+
+    /// A request with the token.
+    pub fn request(&self, path: &str, more: &str) -> String {
+        let (host, token) = (self.address, self.test.token.text());
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
+    }
+
+    /// Waits until that many were refused for this reason.
+    pub fn wait_for(&self, kind: PageRefusal, count: u64) {
+        while self.test.page.refused().get(kind) < count {
+            std::thread::yield_now();
+        }
+        assert_eq!(self.test.page.refused().get(kind), count);
+    }
+}
+
+impl Drop for RunningPage {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !std::thread::panicking() {
+            ended.unwrap().unwrap().unwrap();
+        }
+    }
+}
+
+/// What comes until the end of a connection.
+pub fn rest_of(mut stream: impl Read) -> String {
+    let mut text = String::new();
+    // A connection that is reset has ended, too.
+    let _ = stream.read_to_string(&mut text);
+    text
 }

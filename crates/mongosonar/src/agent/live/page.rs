@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use sonar_serve::{PageLimits, PageRefusal, PageSite, PageUrl, RefusalCounts};
 use sonar_store::SqliteHistory;
 use sonar_sys::helper::Helper;
@@ -23,6 +23,7 @@ use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit;
 use crate::serve::place::PagePlace;
 use crate::serve::stored_page::StoredPage;
+use crate::serve::tls_files::{TlsFiles, TlsPaths};
 use crate::serve::token_file;
 
 /// The name of the helper process.
@@ -35,6 +36,8 @@ const MAX_MESSAGES: usize = 64;
 const MAX_WRITE: Duration = Duration::from_millis(10);
 /// Tells the helper that the store is there.
 const BEGIN: u8 = 1;
+/// The most bytes of why the helper cannot serve.
+const MAX_PROBLEM: usize = 4 << 10;
 
 /// The page of the agent.
 pub enum AgentPage {
@@ -118,6 +121,8 @@ impl AgentPage {
 
 impl PageHelper {
     fn start(place: PagePlace, folder: &Path) -> Result<Self> {
+        // With the privileges of this process. The helper reads them, so that this one never has the key.
+        let files = place.tls.as_ref().map(TlsPaths::open).transpose()?;
         let address = place.address;
         let listener = TcpListener::bind(address).with_context(|| {
             format!("cannot serve at {address} ([page] in the configuration names another address)")
@@ -132,15 +137,24 @@ impl PageHelper {
             duty: Duty::Serving,
         };
         let serve = |agent: UnixStream| {
-            let served = serve(agent, listener.try_clone()?, folder, place.site());
+            let tls = files.as_ref().map(TlsFiles::read).transpose();
+            send_problem(&agent, tls.as_ref().err())?;
+            // The agent says why not.
+            let Ok(tls) = tls else { return Ok(()) };
+            let served = serve(agent, listener.try_clone()?, folder, place.site(tls));
             served.map_err(|error| {
                 eprintln!("mongosonar: the page is not served any more: {}", exit::message(&error));
                 io::Error::other(error)
             })
         };
-        let helper = privileges::helper_with(task, &[listener.as_fd()], serve);
+        let mut kept = vec![listener.as_fd()];
+        kept.extend(files.iter().flat_map(TlsFiles::descriptors));
+        let helper = privileges::helper_with(task, &kept, serve);
         let helper = helper.ok_or_else(|| anyhow!("its process cannot be started"))?;
         let socket = helper.socket().context("cannot serve")?;
+        if let Some(problem) = receive_problem(&socket).context("its process does not answer")? {
+            bail!(problem);
+        }
         Ok(Self { place, socket, refused: RefusedRequests::default(), problem: None, _helper: helper })
     }
 
@@ -162,6 +176,23 @@ impl PageHelper {
             refused: refused.map(|(kind, count)| (kind.name().to_owned(), count)).collect(),
         }
     }
+}
+
+/// Tells the agent whether the helper can serve: the length of the reason why not, 0 if it can, and the reason.
+fn send_problem(mut agent: &UnixStream, problem: Option<&anyhow::Error>) -> io::Result<()> {
+    let text = problem.map(exit::message).unwrap_or_default();
+    let text = text.as_bytes().get(..MAX_PROBLEM).unwrap_or(text.as_bytes());
+    let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    agent.write_all(&[&length.to_le_bytes()[..], text].concat())
+}
+
+/// Why the helper cannot serve; `None` if it can.
+fn receive_problem(mut helper: impl Read) -> io::Result<Option<String>> {
+    let mut length = [0; 2];
+    helper.read_exact(&mut length)?;
+    let mut text = vec![0; usize::from(u16::from_le_bytes(length)).min(MAX_PROBLEM)];
+    helper.read_exact(&mut text)?;
+    Ok((!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// How many requests the helper has refused, by reason.
@@ -233,6 +264,21 @@ fn counts_message(counts: &RefusalCounts) -> [u8; COUNTS_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_agent_learns_why_the_helper_cannot_serve() {
+        let (agent, helper) = UnixStream::pair().unwrap();
+        let learns = |problem: Option<anyhow::Error>| {
+            send_problem(&helper, problem.as_ref()).unwrap();
+            receive_problem(&agent).unwrap()
+        };
+        assert_eq!(learns(None), None);
+        let problem = anyhow!("its key is damaged").context("cannot serve");
+        assert_eq!(learns(Some(problem)).as_deref(), Some("cannot serve: its key is damaged"));
+        assert_eq!(learns(Some(anyhow!("x".repeat(2 * MAX_PROBLEM)))), Some("x".repeat(MAX_PROBLEM)));
+        drop(helper);
+        assert!(receive_problem(&agent).is_err());
+    }
 
     #[test]
     fn the_newest_counts_of_refused_requests_are_known_however_they_arrive() {
