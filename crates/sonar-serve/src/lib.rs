@@ -7,6 +7,7 @@
 //! | how much, and what was refused | `limits`, `reading`; what is not made twice: `recent` |
 //! | what is asked | `parameters` |
 //! | what is answered | `documents`: those of [`sonar_view::past`], as `--json` has them; `problem` |
+//! | in which form it is sent | `answer` |
 //! | how programs ask, in OpenAPI | `openapi` |
 //! | when something new is there | `live`, `newest` |
 //! | addresses, and what every request has to pass | `router` |
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod answer;
 mod documents;
 mod hex;
 mod hosts;

@@ -180,6 +180,7 @@ impl DocumentKind {
                 "parameters": parameters,
                 "responses": {
                     "200": { "description": "The document", "content": content },
+                    "304": { "description": "It is still the one whose ETag If-None-Match has" },
                     "default": {
                         "description": "Why there is none",
                         "content": { "application/json": { "schema": problem } },

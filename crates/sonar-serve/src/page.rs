@@ -1,16 +1,16 @@
 //! A page: the history that it shows, who may read it, and how much.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use axum::body::Bytes;
 use axum::http::HeaderValue;
-use axum::http::header::InvalidHeaderValue;
 use sonar_core::{HistoryReader, Timestamp};
 use sonar_view::agent::AgentStatus;
 use tokio::sync::Semaphore;
 
 use crate::access::PageAccess;
+use crate::answer::StaticAnswer;
 use crate::limits::{PageLimits, RefusalCounts, RequestBudget};
 use crate::newest::NewestWindow;
 use crate::problem::PageProblem;
@@ -44,7 +44,7 @@ pub trait PageHistory: Send + Sync {
 /// The web app that draws the documents.
 #[derive(Clone, Debug)]
 pub struct PageApp {
-    pub(crate) html: Bytes,
+    pub(crate) html: StaticAnswer,
     pub(crate) policy: HeaderValue,
 }
 
@@ -53,8 +53,9 @@ impl PageApp {
     ///
     /// # Errors
     /// The policy has characters that no header may have.
-    pub fn new(html: String, policy: &str) -> Result<Self, InvalidHeaderValue> {
-        Ok(Self { html: html.into(), policy: HeaderValue::from_str(policy)? })
+    pub fn new(html: &str, policy: &str) -> io::Result<Self> {
+        let policy = HeaderValue::from_str(policy).map_err(io::Error::other)?;
+        Ok(Self { html: StaticAnswer::new(html)?, policy })
     }
 }
 
@@ -85,6 +86,8 @@ pub struct ServedPage {
     pub(crate) viewers: Arc<Semaphore>,
     newest: NewestWindow,
     pub(crate) recent: RecentAnswers,
+    /// The description of the API, once somebody has asked for it.
+    pub(crate) description: OnceLock<StaticAnswer>,
 }
 
 impl ServedPage {
@@ -108,6 +111,7 @@ impl ServedPage {
             viewers: Arc::new(Semaphore::new(limits.viewers)),
             newest: NewestWindow::default(),
             recent: RecentAnswers::default(),
+            description: OnceLock::new(),
             limits,
         }
     }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::body::Bytes;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION,
-    REFERRER_POLICY, SET_COOKIE, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderName, LOCATION, REFERRER_POLICY,
+    SET_COOKIE, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
@@ -17,6 +16,7 @@ use axum::routing::{get, post};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::answer::{AnswerForm, StaticAnswer, takes_gzip};
 use crate::documents::{DocumentKind, late, make};
 use crate::hosts::{is_asked_by_tls, is_same_origin};
 use crate::limits::PageRefusal;
@@ -37,8 +37,8 @@ const LIVE: &str = "/api/v1/live";
 /// Where a link opens a session.
 const SESSION: &str = "/api/v1/session";
 
-/// What every answer has: a browser runs nothing in it, shows it in no frame of another page, and does not keep it. The
-/// app has a policy of its own.
+/// What every answer has: a browser runs nothing in it, shows it in no frame of another page, and does not keep it, unless
+/// the answer has a tag. The app has a policy of its own.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         CONTENT_SECURITY_POLICY,
@@ -56,8 +56,10 @@ pub fn router(page: &Arc<ServedPage>) -> Router {
     let path = &page.site.path;
     let mut router = Router::new();
     for kind in DocumentKind::ALL {
-        let answer = move |State(page): State<Arc<ServedPage>>, RawQuery(query): RawQuery| async move {
-            answer(page, kind, query.as_deref()).await
+        let answer = move |State(page): State<Arc<ServedPage>>,
+                           RawQuery(query): RawQuery,
+                           headers: HeaderMap| async move {
+            answer(page, kind, query.as_deref(), &headers).await
         };
         router = router.route(&path.with(kind.path()), get(answer));
     }
@@ -103,12 +105,10 @@ async fn every_request(State(page): State<Arc<ServedPage>>, request: Request, ne
     response
 }
 
-async fn app(State(page): State<Arc<ServedPage>>) -> Response {
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
-        (CONTENT_SECURITY_POLICY, page.app.policy.clone()),
-    ];
-    (headers, page.app.html.clone()).into_response()
+async fn app(State(page): State<Arc<ServedPage>>, headers: HeaderMap) -> Response {
+    let mut response = page.app.html.respond("text/html; charset=utf-8", &headers);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, page.app.policy.clone());
+    response
 }
 
 /// The addresses of the app are relative to its own, which therefore ends with `/`.
@@ -120,8 +120,16 @@ async fn to_app(State(page): State<Arc<ServedPage>>, RawQuery(query): RawQuery) 
     }
 }
 
-async fn describe(State(page): State<Arc<ServedPage>>) -> Response {
-    ([(CONTENT_TYPE, "application/json")], openapi::document(&page.site.path)).into_response()
+async fn describe(State(page): State<Arc<ServedPage>>, headers: HeaderMap) -> Result<Response, PageProblem> {
+    let description = match page.description.get() {
+        Some(known) => known,
+        None => {
+            let made = StaticAnswer::new(&openapi::document(&page.site.path));
+            let made = made.map_err(|error| PageProblem::failed(&error))?;
+            page.description.get_or_init(|| made)
+        }
+    };
+    Ok(description.respond("application/json", &headers))
 }
 
 fn has_body(headers: &HeaderMap) -> bool {
@@ -174,6 +182,7 @@ async fn answer(
     page: Arc<ServedPage>,
     kind: DocumentKind,
     query: Option<&str>,
+    headers: &HeaderMap,
 ) -> Result<Response, PageProblem> {
     let parameters = Parameters::parse(query)?;
     let busy =
@@ -181,40 +190,38 @@ async fn answer(
     let place = page.places.clone().try_acquire_owned().map_err(|_| busy())?;
     let patience = page.limits.answer_time;
     let work = async {
-        let asked = question(&page, kind, query).await;
+        let newest_ns = if kind == DocumentKind::Status { None } else { page.newest_end_ns().await };
+        let form = AnswerForm {
+            is_packed: takes_gzip(headers),
+            is_tagged: newest_ns.is_some_and(|end_ns| parameters.is_closed(end_ns)),
+        };
+        // What identifies an answer as long as no window is added; `None` if it must be made each time.
+        let asked = newest_ns.map(|end_ns| {
+            let coding = if form.is_packed { "gzip" } else { "identity" };
+            format!("{end_ns} {coding} {}?{}", kind.path(), query.unwrap_or_default())
+        });
         let known = || page.recent.find(asked.as_deref()?, Instant::now());
-        if let Some(body) = known() {
-            return Ok::<_, PageProblem>(body);
+        if let Some(answer) = known() {
+            return Ok::<_, PageProblem>(answer);
         }
         let turn = page.turns.clone().acquire_owned().await.map_err(|_| busy())?;
         // Somebody else may have asked the same.
-        if let Some(body) = known() {
-            return Ok(body);
+        if let Some(answer) = known() {
+            return Ok(answer);
         }
         let page = page.clone();
         let made = spawn_blocking(move || {
             // Held until the history is read no more, even if nobody waits for the answer any longer.
             let _held = [place, turn];
-            let mut body = make(&page, kind, parameters)?;
-            body.shrink_to_fit();
-            let body = Bytes::from(body);
+            let answer = make(&page, kind, parameters, form)?;
             // Before the turn ends: whoever waits for one may ask the same.
             if let Some(asked) = asked {
-                page.recent.keep(asked, Instant::now(), body.clone());
+                page.recent.keep(asked, Instant::now(), answer.clone());
             }
-            Ok(body)
+            Ok(answer)
         });
         made.await.map_err(|error| PageProblem::failed(&error))?
     };
-    let body = timeout(patience, work).await.map_err(|_| late())??;
-    Ok(([(CONTENT_TYPE, kind.media_type())], body).into_response())
-}
-
-/// What identifies an answer as long as no window is added; `None` if it must be made each time.
-async fn question(page: &Arc<ServedPage>, kind: DocumentKind, query: Option<&str>) -> Option<String> {
-    if kind == DocumentKind::Status {
-        return None;
-    }
-    let end_ns = page.newest_end_ns().await?;
-    Some(format!("{end_ns} {}?{}", kind.path(), query.unwrap_or_default()))
+    let answer = timeout(patience, work).await.map_err(|_| late())??;
+    Ok(answer.respond(kind.media_type(), headers))
 }

@@ -38,7 +38,7 @@ impl StoredPage {
     /// The web app of this program cannot be served.
     pub fn new(folder: &Path, token: AccessToken, site: PageSite, limits: PageLimits) -> Result<Self> {
         let (html, policy) = page::live();
-        let app = PageApp::new(html, &policy).context("the web app cannot be served")?;
+        let app = PageApp::new(&html, &policy).context("the web app cannot be served")?;
         let history = ServedStore { folder: folder.to_owned(), name: folder.display().to_string() };
         let door = PageDoor { access: PageAccess::new(token, when::now()), site };
         let page = Arc::new(ServedPage::new(Box::new(history), app, door, limits));

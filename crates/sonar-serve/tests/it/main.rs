@@ -3,6 +3,7 @@
 
 mod connections;
 mod documents;
+mod forms;
 mod openapi;
 mod proxied;
 mod refusals;

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use axum::body::{Body, to_bytes};
-use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::header::{AUTHORIZATION, CONTENT_ENCODING, HOST};
 use axum::http::request::Builder;
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderName, Request, StatusCode};
 use sonar_core::history::{CollectorKind, HistoryReader, HistoryWindow, Resolution};
 use sonar_core::testing::MemoryHistory;
 use sonar_core::{Operation, Timestamp};
@@ -95,6 +95,8 @@ pub struct TestPage {
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
+    pub bytes: Vec<u8>,
+    /// Empty if it is compressed.
     pub text: String,
 }
 
@@ -112,7 +114,7 @@ impl TestPage {
     pub fn at(site: PageSite, history: TestHistory, limits: PageLimits) -> Self {
         let token = AccessToken::random().unwrap();
         let access = PageAccess::new(token.clone(), at(0));
-        let app = PageApp::new("<!doctype html>".to_owned(), POLICY).unwrap();
+        let app = PageApp::new("<!doctype html>", POLICY).unwrap();
         let page = ServedPage::new(Box::new(history), app, PageDoor { access, site }, limits);
         Self { page: Arc::new(page), token }
     }
@@ -126,16 +128,26 @@ impl TestPage {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (head, body) = router(&self.page).oneshot(request).await.unwrap().into_parts();
-            let bytes = to_bytes(body, usize::MAX).await.unwrap();
-            let text = String::from_utf8(bytes.to_vec()).unwrap();
-            Answer { status: head.status, headers: head.headers, text }
+            let bytes = to_bytes(body, usize::MAX).await.unwrap().to_vec();
+            let is_packed = head.headers.contains_key(CONTENT_ENCODING);
+            let text = if is_packed { String::new() } else { String::from_utf8(bytes.clone()).unwrap() };
+            Answer { status: head.status, headers: head.headers, bytes, text }
         })
     }
 
     /// The answer to who has the token.
     pub fn read(&self, path: &str) -> Answer {
+        self.read_with(path, &[])
+    }
+
+    /// The same to a request with these headers.
+    pub fn read_with(&self, path: &str, headers: &[(HeaderName, &str)]) -> Answer {
         let bearer = format!("Bearer {}", self.token.text());
-        self.ask(get(path).header(AUTHORIZATION, bearer).body(Body::empty()).unwrap())
+        let mut request = get(path).header(AUTHORIZATION, bearer);
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
+        self.ask(request.body(Body::empty()).unwrap())
     }
 }
 
