@@ -1,5 +1,8 @@
-//! `mongosonar open`: prints a link that opens the page of the agent, or of `mongosonar serve`.
+//! `mongosonar open`: prints a link that opens the page of the agent, or of `mongosonar serve`, and opens one in a browser.
 
+mod desktop;
+
+use std::io::{self, IsTerminal};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,6 +14,7 @@ use sonar_serve::{PagePath, PageUrl};
 use sonar_sys::host::user_listening_at;
 use sonar_sys::trust;
 
+use self::desktop::Desktop;
 use crate::agent::status_file;
 use crate::args::when;
 use crate::exit::OK;
@@ -21,8 +25,10 @@ use crate::serve::{link, token_file};
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
 Examples:
-  sudo mongosonar open                prints a link, which works once and for five minutes
-  sudo mongosonar open --new-token    the same, and ends all sessions and links of before";
+  sudo mongosonar open                prints a link, which works once and for five minutes, and on a
+                                      desktop opens the page in the browser
+  sudo mongosonar open --new-token    the same, and ends all sessions and links of before
+  sudo mongosonar open --print        prints a link only";
 
 /// How long this machine may take to connect to itself.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -35,6 +41,9 @@ pub struct OpenArgs {
     /// Make a new token first, which ends all sessions and links of the one before
     #[arg(long)]
     pub new_token: bool,
+    /// Print a link only, and open no browser, as where standard output is no terminal or there is no desktop
+    #[arg(long)]
+    pub print: bool,
 }
 
 /// Runs the command; returns the exit code.
@@ -56,6 +65,16 @@ pub fn run(args: &OpenArgs) -> Result<u8> {
     })?;
     check_listener(address, folder)?;
     println!("{}", link(&url, &token, None)?);
+    if !args.print
+        && io::stdout().is_terminal()
+        && let Some(desktop) = Desktop::find()
+    {
+        // One of its own: the printed one stays good for another browser.
+        match desktop.open(&link(&url, &token, None)?) {
+            Ok(()) => eprintln!("mongosonar: the page opens in the browser (--print only prints a link)"),
+            Err(error) => eprintln!("mongosonar: the page is not opened in the browser: {error}"),
+        }
+    }
     Ok(OK)
 }
 

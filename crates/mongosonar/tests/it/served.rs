@@ -166,6 +166,24 @@ fn tls_files(folder: &Folder, key: &str) -> [PathBuf; 2] {
 }
 
 #[test]
+fn a_script_gets_a_link_and_no_browser() {
+    let serving = Serving::new("served-script");
+    let folder = Folder::new("served-script-programs");
+    let (opener, opened) = (folder.path("xdg-open"), folder.path("opened"));
+    fs::write(&opener, format!("#!/bin/sh\ntouch {}\n", opened.display())).unwrap();
+    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path("").display(), std::env::var("PATH").unwrap());
+    for options in [&["--print"][..], &[]] {
+        let mut open = program(["open", "--listen", &serving.address, "--store"]);
+        open.arg(&serving.store).args(options).env("PATH", &path).env("DISPLAY", ":0");
+        let output = open.output().unwrap();
+        assert!(text(&output.stdout).starts_with(&format!("{}#", serving.url)), "{output:?}");
+        assert_eq!(text(&output.stderr), "", "nothing is opened");
+    }
+    assert!(!opened.exists());
+}
+
+#[test]
 fn a_page_is_served_by_tls_and_by_nothing_else() {
     let files = Folder::new("served-tls-files");
     let [certificate, key] = tls_files(&files, "key.pem");
