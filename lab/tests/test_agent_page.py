@@ -1,11 +1,13 @@
 """The page of a running agent: who may read it, what its status says of it, and that nothing else depends on it."""
 
+import contextlib
 import json
 import os
 import pathlib
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import urllib.error
@@ -19,18 +21,20 @@ import labkit
 
 pytestmark = pytest.mark.root
 
+TLS = FIXTURES / "page-tls"
 MACHINE = "[collectors]\nqueries = false\nlog = false\ninternals = false\nfiles = false\n"
 
 
-def config(listen):
-    return f'{MACHINE}[page]\nlisten = "{listen}"\n'
+def config(listen, *settings):
+    return "\n".join([f'{MACHINE}[page]\nlisten = "{listen}"', *settings, ""])
 
 
-def answer(port, path, **headers):
+def answer(port, path, scheme="http", **headers):
     """The status of an answer, and its document."""
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+    request = urllib.request.Request(f"{scheme}://127.0.0.1:{port}{path}", headers=headers)
+    tls = ssl.create_default_context(cafile=TLS / "certificate.pem") if scheme == "https" else None
     try:
-        with urllib.request.urlopen(request) as found:
+        with urllib.request.urlopen(request, context=tls) as found:
             return found.status, json.load(found)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -91,6 +95,51 @@ def test_an_agent_serves_its_history_and_counts_what_the_page_refuses(tmp_path):
         assert labkit.stop(running.child) == 0
     with socket.create_server(("127.0.0.1", port)):
         pass
+
+
+def test_behind_a_reverse_proxy_the_page_is_below_its_path_and_links_begin_with_its_address(tmp_path):
+    port, url = free_port(), "https://db1.example/mongosonar/"
+    settings = config(f"127.0.0.1:{port}", 'path = "/mongosonar"', f'url = "{url}"')
+    with agent(tmp_path, settings) as running:
+        running.wait(lambda: running.status()["windows"] > 0, "a window")
+        assert f"page at {url}; `mongosonar open" in running.errors()
+        page = running.status()["page"]
+        assert (page["address"], page["url"]) == (f"127.0.0.1:{port}", url)
+        assert opening(running.store).stdout.startswith(f"{url}#")
+        # As the proxy passes it on.
+        path = "/mongosonar/api/v1/status"
+        assert answer(port, path, Host="db1.example", **token(running))[0] == 200
+        assert answer(port, path, Host="db2.example", **token(running))[0] == 421
+        assert answer(port, "/api/v1/status", **token(running))[0] == 404
+
+
+def test_a_page_by_tls_has_a_key_that_only_its_helper_reads(tmp_path):
+    port, key = free_port(), tmp_path / "key.pem"
+    settings = [f'tls-certificate = "{TLS / "certificate.pem"}"', f'tls-key = "{key}"']
+    shutil.copy(TLS / "key.pem", key)
+    key.chmod(0o600)
+    with agent(tmp_path, config(f"127.0.0.1:{port}", *settings)) as running:
+        url = f"https://127.0.0.1:{port}/"
+        assert f"page at {url}; " in running.errors()
+        running.wait(lambda: running.status()["windows"] > 0, "a window")
+        assert answer(port, "/api/v1/status", "https", **token(running))[0] == 200
+        assert opening(running.store).stdout.startswith(f"{url}#")
+        # Plain text is no handshake.
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                while plain.recv(1_000):
+                    pass
+        running.wait(lambda: running.status()["page"]["refused"] == {"handshake": 1}, "the count")
+    key.chmod(0o644)
+    with agent(tmp_path, config(f"127.0.0.1:{port}", *settings)) as running:
+        assert f"the page is not served: every user can use the key of the page, {key}" in running.errors()
+    shutil.copy(TLS / "other-key.pem", key)
+    key.chmod(0o600)
+    with agent(tmp_path, config(f"127.0.0.1:{port}", *settings)) as running:
+        # The helper has read it, and the agent says why nothing is served.
+        problem = running.status()["page"]["problem"]
+        assert problem == f"cannot serve by TLS with {key}: its key is not that of the first certificate"
 
 
 def test_an_agent_whose_page_cannot_be_served_or_has_ended_goes_on(tmp_path):

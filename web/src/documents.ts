@@ -1262,6 +1262,8 @@ verdict: string | null, };
 export type ServedPageStatus = {
 /** Its address, with the port. */
 address: string,
+/** What links to it begin with; `None` if it is not served. */
+url: string | null,
 /** Why it is not served; `None` if it is. */
 problem: string | null,
 /** Requests refused since the start, by reason, without reasons that did not occur. */

@@ -1,6 +1,7 @@
 //! Who may ask: who has the token, or has opened a session with a link that was made with it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use axum::http::HeaderMap;
@@ -102,11 +103,11 @@ impl PageAccess {
         Err(denied)
     }
 
-    /// Opens a session for a request with the code of a link: the value of `Set-Cookie`.
+    /// Opens a session for a request with the code of a link.
     ///
     /// # Errors
     /// Why not.
-    pub fn open_session(&self, headers: &HeaderMap, now: Timestamp) -> Result<String, AccessDenied> {
+    pub fn open_session(&self, headers: &HeaderMap, now: Timestamp) -> Result<SessionCookie, AccessDenied> {
         let token = self.token()?;
         let code = bearer(headers).ok_or(AccessDenied::Nothing)?;
         let link = Credential::verify(code, CredentialPurpose::Link, &token).ok_or(AccessDenied::Wrong)?;
@@ -115,9 +116,8 @@ impl PageAccess {
         }
         self.use_up(&link, now)?;
         let session = Credential::new(now).map_err(|_| AccessDenied::NoRandomBytes)?;
-        let session = session.signed(CredentialPurpose::Session, &token);
-        let (name, age) = (token.cookie_name(), SESSION_LIFETIME_NS / NS_PER_S);
-        Ok(format!("{name}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}"))
+        let value = session.signed(CredentialPurpose::Session, &token);
+        Ok(SessionCookie { name: token.cookie_name(), value })
     }
 
     fn use_up(&self, link: &Credential, now: Timestamp) -> Result<(), AccessDenied> {
@@ -131,6 +131,28 @@ impl PageAccess {
         }
         used.insert(link.number, link.issued);
         Ok(())
+    }
+}
+
+/// The cookie of a session.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionCookie {
+    name: String,
+    value: String,
+}
+
+impl fmt::Debug for SessionCookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionCookie")
+    }
+}
+
+impl SessionCookie {
+    /// The value of `Set-Cookie` for a page below `path`. A browser sends one that is secure by TLS only.
+    pub(crate) fn header(&self, path: &str, is_secure: bool) -> String {
+        let (Self { name, value }, age) = (self, SESSION_LIFETIME_NS / NS_PER_S);
+        let secure = if is_secure { "; Secure" } else { "" };
+        format!("{name}={value}{secure}; HttpOnly; SameSite=Strict; Path={path}; Max-Age={age}")
     }
 }
 
@@ -165,8 +187,9 @@ mod tests {
         with(AUTHORIZATION, &format!("Bearer {text}"))
     }
 
-    fn session(set_cookie: &str) -> HeaderMap {
-        with(COOKIE, &format!("theme=dark; {}", set_cookie.split_once(';').unwrap().0))
+    /// A browser with this cookie and another one.
+    fn session(cookie: &SessionCookie) -> HeaderMap {
+        with(COOKIE, &format!("theme=dark; {}={}", cookie.name, cookie.value))
     }
 
     fn access() -> (PageAccess, AccessToken) {
@@ -184,13 +207,19 @@ mod tests {
         let link = token.link_code(at(1)).unwrap();
         assert_eq!(access.admits(&bearing(&link), at(1)), Err(AccessDenied::Wrong), "a link is no token");
         let cookie = access.open_session(&bearing(&link), at(1)).unwrap();
-        assert!(cookie.ends_with("; HttpOnly; SameSite=Strict; Path=/; Max-Age=86400"), "{cookie}");
-        assert!(!cookie.contains(&token.text()));
+        let header = cookie.header("/", false);
+        assert!(header.ends_with("; HttpOnly; SameSite=Strict; Path=/; Max-Age=86400"), "{header}");
+        assert!(!header.contains(&token.text()) && !header.contains("Secure"));
+        let secure = cookie.header("/mongosonar", true);
+        assert!(
+            secure.ends_with("; Secure; HttpOnly; SameSite=Strict; Path=/mongosonar; Max-Age=86400"),
+            "{secure}"
+        );
         assert_eq!(access.admits(&session(&cookie), at(2)), Ok(()));
         assert_eq!(access.admits(&session(&cookie), at(86_401)), Err(AccessDenied::Old));
         let restarted = PageAccess::new(token.clone(), at(2));
         assert_eq!(restarted.admits(&session(&cookie), at(3)), Err(AccessDenied::Old), "others may have it");
-        let changed = cookie.replacen("=", "=0", 1);
+        let changed = SessionCookie { value: format!("0{}", cookie.value), ..cookie.clone() };
         assert_eq!(access.admits(&session(&changed), at(2)), Err(AccessDenied::Wrong));
     }
 

@@ -1,7 +1,7 @@
 //! The documents of the API. Those that a command writes too are the same as with `--json`.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::time::Instant;
 
 use sonar_core::history::{EventKind, SeriesSubject, Span};
@@ -17,6 +17,7 @@ use sonar_view::past::{ComparedTime, HistoryView, PastError, PastIncident, shape
 use sonar_view::queries::json::{ObjectKind, report};
 use sonar_view::queries::{Column, Grouping, PacketOrigin, PastWindow, Selection, Sort, WindowReport};
 
+use crate::answer::{AnswerBytes, AnswerForm, MadeAnswer};
 use crate::limits::PageRefusal;
 use crate::page::ServedPage;
 use crate::parameters::Parameters;
@@ -109,12 +110,13 @@ pub(crate) fn make(
     page: &ServedPage,
     kind: DocumentKind,
     parameters: Parameters,
-) -> Result<Vec<u8>, PageProblem> {
+    form: AnswerForm,
+) -> Result<MadeAnswer, PageProblem> {
     let until = Instant::now() + page.limits.answer_time;
     let reader = page.history.open()?;
     let reader = BoundedReader::new(&*reader, page.limits.windows, until)
         .map_err(|error| PageProblem::failed(&error))?;
-    let mut out = AnswerBytes { bytes: Vec::new(), most: page.limits.answer_bytes, is_full: false };
+    let mut out = AnswerBytes::new(page.limits.answer_bytes, form);
     let asked = AskedDocument { page, reader: &reader, now: page.history.now() };
     let written = match kind {
         DocumentKind::Status => asked.status(parameters, &mut out),
@@ -135,11 +137,14 @@ pub(crate) fn make(
         )
         .of_parameter("from")),
         Some(ReadingStopped::Late) => Err(late()),
-        None if out.is_full => Err(PageProblem::new(
+        None if out.is_full() => Err(PageProblem::new(
             PageRefusal::TooMuch,
             "the answer is too long: choose from and to closer together, or a smaller limit",
         )),
-        None => written.map(|()| out.bytes),
+        None => {
+            written?;
+            out.finish().map_err(|error| PageProblem::failed(&error))
+        }
     }
 }
 
@@ -149,28 +154,6 @@ pub(crate) fn late() -> PageProblem {
         PageRefusal::Late,
         "the answer took too long: choose from and to closer together, or try again later",
     )
-}
-
-/// The bytes of an answer, up to so many.
-struct AnswerBytes {
-    bytes: Vec<u8>,
-    most: usize,
-    is_full: bool,
-}
-
-impl Write for AnswerBytes {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() > self.most - self.bytes.len() {
-            self.is_full = true;
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// What a document is made of.

@@ -13,7 +13,7 @@ pub struct AllowedHosts {
 }
 
 impl AllowedHosts {
-    /// These names, beside `localhost` and all addresses of loopback.
+    /// These names and addresses, beside `localhost` and all addresses of loopback.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         Self { names: names.into_iter().map(|name| name.to_ascii_lowercase()).collect() }
     }
@@ -29,10 +29,17 @@ impl AllowedHosts {
     fn has(&self, host: &str) -> bool {
         let name = without_port(host).to_ascii_lowercase();
         let name = name.strip_suffix('.').unwrap_or(&name);
-        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-        let is_loopback = address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        is_loopback || name == "localhost" || self.names.iter().any(|allowed| allowed == name)
+        let address = address(name);
+        let is_it =
+            |allowed: &String| allowed == name || address.is_some() && self::address(allowed) == address;
+        let is_loopback = address.is_some_and(|address| address.is_loopback());
+        is_loopback || name == "localhost" || self.names.iter().any(is_it)
     }
+}
+
+/// The address that a host is, with or without brackets; `None` if it is a name.
+fn address(host: &str) -> Option<IpAddr> {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).parse().ok()
 }
 
 /// A host without its port: `localhost` of `localhost:80`, `[::1]` of `[::1]:80`.
@@ -56,6 +63,11 @@ pub fn is_same_origin(headers: &HeaderMap) -> bool {
         named.is_some_and(|named| named.eq_ignore_ascii_case(host))
     };
     is_own_site && text(&ORIGIN).is_none_or(is_own)
+}
+
+/// Whether a browser says that it asks by TLS, of which a reverse proxy has made plain text.
+pub fn is_asked_by_tls(headers: &HeaderMap) -> bool {
+    headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
 }
 
 #[cfg(test)]
@@ -101,6 +113,14 @@ mod tests {
             assert!(!accepts(foreign), "{foreign}");
         }
         assert!(!hosts.accepts(&HeaderMap::new(), &Uri::from_static("/")));
+        // The addresses at which it listens.
+        for (allowed, host) in
+            [("10.0.0.5", "10.0.0.5:8517"), ("fd00::1", "[FD00:0::1]:8517"), ("[fd00::1]", "[fd00::1]")]
+        {
+            let hosts = AllowedHosts::new([allowed.to_owned()]);
+            assert!(hosts.accepts(&with(&[(HOST, host)]), &Uri::from_static("/")), "{host}");
+            assert!(!hosts.accepts(&with(&[(HOST, "10.0.0.6")]), &Uri::from_static("/")));
+        }
         let two = with(&[(HOST, "localhost"), (HOST, "evil.example")]);
         assert!(!hosts.accepts(&two, &Uri::from_static("/")));
         let absolute = Uri::from_static("http://evil.example/");

@@ -18,7 +18,7 @@ pub struct PageLimits {
     pub answers: usize,
     /// Requests that wait for their turn.
     pub waiting: usize,
-    /// Requests in a second, and how many more at once after a pause.
+    /// Requests in a second, and how many more at once after a pause; the same of handshakes of TLS.
     pub rate: RequestRate,
     /// Length of the span of one answer, in nanoseconds.
     pub span_ns: u64,
@@ -32,7 +32,8 @@ pub struct PageLimits {
     pub answer_time: Duration,
     /// Bytes of the head of a request. hyper accepts no less than 8,192.
     pub head_bytes: usize,
-    /// How long a client may take for the head of a request, also for the first byte of it.
+    /// How long a client may take for the head of a request, also for the first byte of it; before that as long for the
+    /// handshake of TLS.
     pub head_time: Duration,
     /// How long a client may take nothing of an answer.
     pub write_time: Duration,
@@ -130,11 +131,13 @@ pub enum PageRefusal {
     Connections,
     /// A client was too slow.
     Slow,
+    /// A client and this page did not agree on TLS, or there were too many handshakes in a second.
+    Handshake,
 }
 
 impl PageRefusal {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Host,
         Self::Origin,
         Self::Access,
@@ -149,6 +152,7 @@ impl PageRefusal {
         Self::Failed,
         Self::Connections,
         Self::Slow,
+        Self::Handshake,
     ];
 
     /// The stable name in output.
@@ -168,6 +172,7 @@ impl PageRefusal {
             Self::Failed => "failed",
             Self::Connections => "connections",
             Self::Slow => "slow",
+            Self::Handshake => "handshake",
         }
     }
 }

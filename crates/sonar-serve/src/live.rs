@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
@@ -20,6 +20,9 @@ use crate::problem::PageProblem;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long a connection lasts at most. The viewer then opens another one.
 const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// Tells a reverse proxy to pass each event on at once. nginx reads it, and some others do.
+const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
 
 /// Somebody who follows the history.
 struct Viewer {
@@ -49,7 +52,8 @@ pub(crate) async fn follow(
     let until = Instant::now() + LONGEST;
     let viewer = Viewer { page, headers, announced_ns: None, until, _place: place };
     let events = unfold(viewer, Viewer::next);
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    let events = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
+    Ok(([UNBUFFERED], events).into_response())
 }
 
 impl Viewer {

@@ -1,12 +1,11 @@
 //! The description of the API in OpenAPI 3.1, for programs that make clients of it.
 
-use std::sync::LazyLock;
-
 use serde_json::{Value, json};
 use sonar_core::history::{EventKind, SeriesSubject};
 use sonar_view::queries::{Column, Grouping};
 
 use crate::documents::DocumentKind;
+use crate::site::PagePath;
 
 /// The schemas of all documents, made of the types of `sonar_view` by a test, which also writes this file.
 const SCHEMAS: &str = include_str!("schemas.json");
@@ -181,6 +180,7 @@ impl DocumentKind {
                 "parameters": parameters,
                 "responses": {
                     "200": { "description": "The document", "content": content },
+                    "304": { "description": "It is still the one whose ETag If-None-Match has" },
                     "default": {
                         "description": "Why there is none",
                         "content": { "application/json": { "schema": problem } },
@@ -191,27 +191,28 @@ impl DocumentKind {
     }
 }
 
-/// The description, as JSON.
-pub(crate) fn document() -> &'static str {
-    static TEXT: LazyLock<String> = LazyLock::new(|| {
-        let paths: serde_json::Map<String, Value> =
-            DocumentKind::ALL.into_iter().map(|kind| (kind.path().to_owned(), kind.operation())).collect();
-        let schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
-        let description = json!({
-            "openapi": "3.1.0",
-            "info": {
-                "title": "mongosonar",
-                "version": env!("CARGO_PKG_VERSION"),
-                "description": "What a history of mongosonar says about a span of time. No value of a query is in it.",
-            },
-            "paths": paths,
-            "components": {
-                "schemas": schemas,
-                "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
-            },
-            "security": [{ "token": [] }],
-        });
-        description.to_string()
+/// The description of a page below this path, as JSON.
+pub(crate) fn document(path: &PagePath) -> String {
+    let paths: serde_json::Map<String, Value> =
+        DocumentKind::ALL.into_iter().map(|kind| (kind.path().to_owned(), kind.operation())).collect();
+    let schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
+    let mut description = json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "mongosonar",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "What a history of mongosonar says about a span of time. No value of a query is in it.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+        "security": [{ "token": [] }],
     });
-    &TEXT
+    // Without it the addresses are those of the root.
+    if !path.is_root() {
+        description["servers"] = json!([{ "url": path.as_str() }]);
+    }
+    description.to_string()
 }

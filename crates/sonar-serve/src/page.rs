@@ -1,22 +1,22 @@
 //! A page: the history that it shows, who may read it, and how much.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use axum::body::Bytes;
 use axum::http::HeaderValue;
-use axum::http::header::InvalidHeaderValue;
 use sonar_core::{HistoryReader, Timestamp};
 use sonar_view::agent::AgentStatus;
 use sonar_view::past::what_changed::ScannedParts;
 use tokio::sync::Semaphore;
 
 use crate::access::PageAccess;
-use crate::hosts::AllowedHosts;
+use crate::answer::StaticAnswer;
 use crate::limits::{PageLimits, RefusalCounts, RequestBudget};
 use crate::newest::NewestWindow;
 use crate::problem::PageProblem;
 use crate::recent::RecentAnswers;
+use crate::site::PageSite;
 
 /// How often the history is looked at for a new window while somebody waits for one.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ pub trait PageHistory: Send + Sync {
 /// The web app that draws the documents.
 #[derive(Clone, Debug)]
 pub struct PageApp {
-    pub(crate) html: Bytes,
+    pub(crate) html: StaticAnswer,
     pub(crate) policy: HeaderValue,
 }
 
@@ -54,17 +54,18 @@ impl PageApp {
     ///
     /// # Errors
     /// The policy has characters that no header may have.
-    pub fn new(html: String, policy: &str) -> Result<Self, InvalidHeaderValue> {
-        Ok(Self { html: html.into(), policy: HeaderValue::from_str(policy)? })
+    pub fn new(html: &str, policy: &str) -> io::Result<Self> {
+        let policy = HeaderValue::from_str(policy).map_err(io::Error::other)?;
+        Ok(Self { html: StaticAnswer::new(html)?, policy })
     }
 }
 
-/// Who may ask, and by which names.
+/// Who may ask, and where.
 pub struct PageDoor {
     /// Who has the token, or a session.
     pub access: PageAccess,
-    /// Names of this host.
-    pub hosts: AllowedHosts,
+    /// Where the page is reached.
+    pub site: PageSite,
 }
 
 /// A page that is served.
@@ -72,10 +73,12 @@ pub struct ServedPage {
     pub(crate) app: PageApp,
     pub(crate) history: Box<dyn PageHistory>,
     pub(crate) access: PageAccess,
-    pub(crate) hosts: AllowedHosts,
+    pub(crate) site: PageSite,
     pub(crate) limits: PageLimits,
     pub(crate) refused: RefusalCounts,
     pub(crate) budget: RequestBudget,
+    /// How many handshakes of TLS may begin.
+    pub(crate) handshakes: RequestBudget,
     /// Places for requests that wait or are answered.
     pub(crate) places: Arc<Semaphore>,
     /// Turns to read the history.
@@ -86,6 +89,8 @@ pub struct ServedPage {
     pub(crate) recent: RecentAnswers,
     /// What is known of parts of the history.
     pub(crate) scanned: ScannedParts,
+    /// The description of the API, once somebody has asked for it.
+    pub(crate) description: OnceLock<StaticAnswer>,
 }
 
 impl ServedPage {
@@ -93,22 +98,24 @@ impl ServedPage {
     pub fn new(
         history: Box<dyn PageHistory>,
         app: PageApp,
-        PageDoor { access, hosts }: PageDoor,
+        PageDoor { access, site }: PageDoor,
         limits: PageLimits,
     ) -> Self {
         Self {
             app,
             history,
             access,
-            hosts,
+            site,
             refused: RefusalCounts::default(),
             budget: RequestBudget::new(limits.rate, Instant::now()),
+            handshakes: RequestBudget::new(limits.rate, Instant::now()),
             places: Arc::new(Semaphore::new(limits.answers + limits.waiting)),
             turns: Arc::new(Semaphore::new(limits.answers)),
             viewers: Arc::new(Semaphore::new(limits.viewers)),
             newest: NewestWindow::default(),
             recent: RecentAnswers::default(),
             scanned: ScannedParts::default(),
+            description: OnceLock::new(),
             limits,
         }
     }

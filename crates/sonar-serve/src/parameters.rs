@@ -177,6 +177,20 @@ impl Parameters {
         Ok(span)
     }
 
+    /// Whether they ask for a range between two times that had ended before the end of the newest window, in nanoseconds since
+    /// 1970. What is stored later does not belong to it.
+    pub fn is_closed(&self, newest_end_ns: u64) -> bool {
+        let at = |name: &str| {
+            let found = self.0.iter().find(|one| one.name == name)?;
+            match AskedMoment::parse(&found.value)? {
+                AskedMoment::At(at) => Some(at.unix_ns()),
+                // It moves with the time.
+                AskedMoment::Ago(_) => None,
+            }
+        };
+        at("from").is_some() && at("to").is_some_and(|to| to < newest_end_ns)
+    }
+
     /// Refuses what is left: who misspelt a parameter would get an answer to another question.
     ///
     /// # Errors
@@ -244,6 +258,24 @@ mod tests {
             "1960-01-01T00:00:00Z",
         ] {
             assert_eq!(time(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_closed_once_a_later_window_is_stored() {
+        let end_ns = Timestamp::from_unix(1_700_000_000, 0).unix_ns();
+        let is_closed = |query: &str| parse(query).is_closed(end_ns);
+        assert!(is_closed("zone=UTC&from=2023-11-14T22:00:00Z&to=2023-11-14T22:13:19Z"));
+        for open in [
+            "",
+            "from=2023-11-14T22:00:00Z",
+            "to=2023-11-14T22:13:19Z",
+            "from=2023-11-14T22:00:00Z&to=2023-11-14T22:13:20Z",
+            "from=-2h&to=2023-11-14T22:13:19Z",
+            "from=2023-11-14T22:00:00Z&to=-1h",
+            "from=2023-11-14T22:00:00Z&to=now",
+        ] {
+            assert!(!is_closed(open), "{open}");
         }
     }
 

@@ -56,9 +56,11 @@ impl PageProblem {
             PageRefusal::Body => StatusCode::PAYLOAD_TOO_LARGE,
             PageRefusal::Question | PageRefusal::TooMuch => StatusCode::BAD_REQUEST,
             PageRefusal::Rate => StatusCode::TOO_MANY_REQUESTS,
-            PageRefusal::Busy | PageRefusal::Late | PageRefusal::Connections | PageRefusal::Slow => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            PageRefusal::Busy
+            | PageRefusal::Late
+            | PageRefusal::Connections
+            | PageRefusal::Slow
+            | PageRefusal::Handshake => StatusCode::SERVICE_UNAVAILABLE,
             PageRefusal::Failed => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -6,20 +6,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_rustls::server::TlsStream;
 
 use crate::limits::PageRefusal;
 use crate::page::ServedPage;
 use crate::prepare::keep_prepared;
 use crate::router::router;
+use crate::tls::PageTls;
 
 /// How often it checks whether to stop.
 const LOOK: Duration = Duration::from_millis(200);
@@ -59,13 +62,9 @@ async fn accept_all(listener: TcpListener, page: &Arc<ServedPage>, stop: &Atomic
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let connections = Arc::new(Semaphore::new(page.limits.connections));
     tokio::spawn(keep_prepared(Arc::clone(page)));
-    let service = TowerToHyperService::new(router(page));
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(page.limits.head_time)
-        .max_buf_size(page.limits.head_bytes.max(MIN_HEAD_BYTES));
+    let server = ConnectionServer::new(page);
     while !stop.load(Ordering::Relaxed) {
-        let stream = match tokio::time::timeout(LOOK, listener.accept()).await {
+        let stream = match timeout(LOOK, listener.accept()).await {
             Err(_) => continue,
             Ok(Err(_)) => {
                 sleep(PAUSE).await;
@@ -81,20 +80,82 @@ async fn accept_all(listener: TcpListener, page: &Arc<ServedPage>, stop: &Atomic
         };
         // An answer is written at once.
         let _ = stream.set_nodelay(true);
-        let is_asking = Arc::new(AtomicBool::new(false));
-        let stream = ImpatientStream::new(stream, page.limits.write_time, is_asking.clone());
-        let connection = http.serve_connection(TokioIo::new(stream), service.clone());
-        let page = page.clone();
+        let server = server.clone();
         tokio::spawn(async move {
-            let result = connection.await;
-            // One that is idle ends in the same way.
-            if result.is_err_and(|error| is_slow(&error)) && is_asking.load(Ordering::Relaxed) {
-                page.refused.add(PageRefusal::Slow);
-            }
+            server.serve(stream).await;
             drop(held);
         });
     }
     Ok(())
+}
+
+/// Serves connections.
+#[derive(Clone)]
+struct ConnectionServer {
+    page: Arc<ServedPage>,
+    http: http1::Builder,
+    service: TowerToHyperService<Router>,
+}
+
+impl ConnectionServer {
+    fn new(page: &Arc<ServedPage>) -> Self {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(page.limits.head_time)
+            .max_buf_size(page.limits.head_bytes.max(MIN_HEAD_BYTES));
+        Self { page: page.clone(), http, service: TowerToHyperService::new(router(page)) }
+    }
+
+    /// Serves a connection until it ends.
+    async fn serve(&self, stream: tokio::net::TcpStream) {
+        let client = Arc::<ClientActivity>::default();
+        let stream = ImpatientStream::new(stream, self.page.limits.write_time, client.clone());
+        match &self.page.site.tls {
+            None => self.answer(stream, &client).await,
+            Some(tls) => {
+                if let Some(stream) = self.shake_hands(tls, stream, &client).await {
+                    self.answer(stream, &client).await;
+                }
+            }
+        }
+    }
+
+    /// Agrees with a client on TLS; `None` if that fails.
+    async fn shake_hands<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        tls: &PageTls,
+        stream: S,
+        client: &ClientActivity,
+    ) -> Option<TlsStream<S>> {
+        let page = &self.page;
+        if !page.handshakes.take(Instant::now()) {
+            page.refused.add(PageRefusal::Handshake);
+            return None;
+        }
+        match timeout(page.limits.head_time, tls.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                // It has asked for nothing yet.
+                client.is_asking.store(false, Ordering::Relaxed);
+                Some(stream)
+            }
+            _ => {
+                // One that said nothing at all has nothing that could be refused.
+                if client.has_spoken.load(Ordering::Relaxed) {
+                    page.refused.add(PageRefusal::Handshake);
+                }
+                None
+            }
+        }
+    }
+
+    /// Answers the requests of a connection.
+    async fn answer<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, client: &ClientActivity) {
+        let result = self.http.serve_connection(TokioIo::new(stream), self.service.clone()).await;
+        // One that is idle ends in the same way.
+        if result.is_err_and(|error| is_slow(&error)) && client.is_asking.load(Ordering::Relaxed) {
+            self.page.refused.add(PageRefusal::Slow);
+        }
+    }
 }
 
 /// Whether a connection ended because its client sent or took nothing for some time.
@@ -103,24 +164,32 @@ fn is_slow(error: &hyper::Error) -> bool {
     error.is_timeout() || source.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
 }
 
+/// What the client of a connection does.
+#[derive(Debug, Default)]
+struct ClientActivity {
+    /// It sends a request, or does not take what is written.
+    is_asking: AtomicBool,
+    /// It has sent something.
+    has_spoken: AtomicBool,
+}
+
 /// A stream that fails once nothing of what is written has been taken for some time.
 struct ImpatientStream<S> {
     stream: S,
     patience: Duration,
     /// Ends when the patience does; `None` while what is written is taken.
     waiting: Option<Pin<Box<Sleep>>>,
-    /// Set while a request is read, or what is written is not taken.
-    is_asking: Arc<AtomicBool>,
+    client: Arc<ClientActivity>,
 }
 
 impl<S> ImpatientStream<S> {
-    const fn new(stream: S, patience: Duration, is_asking: Arc<AtomicBool>) -> Self {
-        Self { stream, patience, waiting: None, is_asking }
+    const fn new(stream: S, patience: Duration, client: Arc<ClientActivity>) -> Self {
+        Self { stream, patience, waiting: None, client }
     }
 
     /// Passes on what a write came to, or fails if it has waited for too long.
     fn outcome<T>(&mut self, wrote: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        self.is_asking.store(wrote.is_pending(), Ordering::Relaxed);
+        self.client.is_asking.store(wrote.is_pending(), Ordering::Relaxed);
         if wrote.is_ready() {
             self.waiting = None;
             return wrote;
@@ -141,7 +210,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for ImpatientStream<S> {
         let before = into.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, into);
         if into.filled().len() > before {
-            self.is_asking.store(true, Ordering::Relaxed);
+            self.client.is_asking.store(true, Ordering::Relaxed);
+            self.client.has_spoken.store(true, Ordering::Relaxed);
         }
         read
     }
@@ -213,15 +283,16 @@ mod tests {
     #[test]
     fn a_client_that_takes_nothing_any_more_is_dropped() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-        let is_asking = Arc::new(AtomicBool::new(true));
-        let mut stream = ImpatientStream::new(LazyClient { takes: 2 }, Duration::ZERO, is_asking.clone());
+        let client =
+            Arc::new(ClientActivity { is_asking: AtomicBool::new(true), ..ClientActivity::default() });
+        let mut stream = ImpatientStream::new(LazyClient { takes: 2 }, Duration::ZERO, client.clone());
         runtime.block_on(async {
             let mut write =
                 async || poll_fn(|context| Pin::new(&mut stream).poll_write(context, b"answer")).await;
             assert_eq!([write().await.unwrap(), write().await.unwrap()], [1, 1]);
-            assert!(!is_asking.load(Ordering::Relaxed), "it took what was written");
+            assert!(!client.is_asking.load(Ordering::Relaxed), "it took what was written");
             assert_eq!(write().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
-            assert!(is_asking.load(Ordering::Relaxed));
+            assert!(client.is_asking.load(Ordering::Relaxed));
         });
     }
 

@@ -18,6 +18,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstat, fstatfs, 
 const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITES: u32 = 0o020;
 const STICKY: u32 = 0o1000;
+/// All rights of users who are neither the owner nor in the group.
+const OTHERS: u32 = 0o007;
 
 /// Why a path is not safe to write to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +155,11 @@ fn make_folder_after(folder: &Path, look_away: impl FnOnce()) -> io::Result<()> 
 /// Whether a file or folder belongs to the user of the calling thread.
 pub fn is_own(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw())
+}
+
+/// Whether users who are neither the owner of a file nor in its group have any right to it.
+pub fn is_for_others(found: &Metadata) -> bool {
+    found.mode() & OTHERS != 0
 }
 
 /// Whether the calling thread is root.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -12,12 +11,16 @@ use serde::de::{Deserializer, Error as _, Visitor};
 use sonar_core::history::{CollectorKind, Resolution};
 use sonar_core::time_split::ConnectionSample;
 use sonar_mongo::{Target, is_connection_string, is_host_and_port};
+use sonar_serve::{PagePath, PageUrl};
 use sonar_store::StoreSettings;
+use sonar_sys::trust;
 
 use crate::args::config;
 use crate::args::values::{PortRange, parse_connections, parse_scaled};
 use crate::exit::usage;
 use crate::serve::args::{DEFAULT_ADDRESS, parse_address};
+use crate::serve::place::PagePlace;
+use crate::serve::tls_files::TlsPaths;
 
 /// Where the configuration is, unless `--config` names another file.
 pub const PLACE: &str = "/etc/mongosonar/agent.toml";
@@ -25,8 +28,6 @@ pub const PLACE: &str = "/etc/mongosonar/agent.toml";
 pub const STORE: &str = "/var/lib/mongosonar";
 /// The smallest store: with less, a busy day would leave nothing.
 const MIN_STORE_BYTES: u64 = 16_000_000;
-/// The rights of users who are neither the owner of a file nor in its group.
-const OTHERS: u32 = 0o007;
 /// The longest time that windows are kept, in days.
 const MAX_DAYS: u32 = 3_650;
 
@@ -178,6 +179,56 @@ pub struct PageTable {
     pub listen: PageAddress,
     /// Names of this host by which a reverse proxy passes requests on.
     pub allow_host: Vec<String>,
+    /// The path below which it is served.
+    #[serde(deserialize_with = "page_path")]
+    pub path: PagePath,
+    /// What links to it begin with; `None`: its address.
+    #[serde(deserialize_with = "page_url")]
+    pub url: Option<PageUrl>,
+    /// The file with its certificate; `None`: it is served in plain text.
+    pub tls_certificate: Option<PathBuf>,
+    /// The file with the key of the certificate.
+    pub tls_key: Option<PathBuf>,
+}
+
+impl PageTable {
+    /// Where it is served; `None` if it is not.
+    pub fn place(&self) -> Option<PagePlace> {
+        Some(PagePlace {
+            address: self.listen.0?,
+            path: self.path.clone(),
+            url: self.url.clone(),
+            allow_host: self.allow_host.clone(),
+            tls: TlsPaths::both(self.tls_certificate.as_deref(), self.tls_key.as_deref()),
+        })
+    }
+
+    /// The setting that does not go with the others; `None` if all do.
+    fn problem(&self) -> Option<WrongPageSetting> {
+        let wrong = |name, why: Option<String>| why.map(|why| WrongPageSetting { name, why });
+        let lacks = |other: &str| Some(format!("it needs page.{other}"));
+        match (&self.tls_certificate, &self.tls_key) {
+            (Some(_), None) => return wrong("tls-certificate", lacks("tls-key")),
+            (None, Some(_)) => return wrong("tls-key", lacks("tls-certificate")),
+            _ => {}
+        }
+        let place = self.place()?;
+        wrong("listen", place.address_problem()).or_else(|| wrong("url", place.url_problem()))
+    }
+}
+
+/// A setting of `[page]` that does not go with the others.
+struct WrongPageSetting {
+    name: &'static str,
+    why: String,
+}
+
+fn page_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PagePath, D::Error> {
+    PagePath::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+fn page_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PageUrl>, D::Error> {
+    PageUrl::parse(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
 }
 
 /// `[[server]]`.
@@ -323,8 +374,8 @@ impl AgentSettings {
         let text = config::read(path)?;
         let settings =
             Self::parse(&text).map_err(|why| usage!("configuration file {}, {why}", path.display()))?;
-        let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());
-        if settings.targets().iter().any(Target::has_password) && mode & OTHERS != 0 {
+        let is_for_others = std::fs::metadata(path).is_ok_and(|found| trust::is_for_others(&found));
+        if settings.targets().iter().any(Target::has_password) && is_for_others {
             return Err(usage!(
                 "configuration file {} has a password and can be read by every user; fix: chmod o= {}",
                 path.display(),
@@ -353,6 +404,10 @@ impl AgentSettings {
         if settings.collectors.split && !settings.collectors.queries {
             let line = line_of(text, "split = ").max(line_of(text, "split="));
             return Err(format!("line {line}: collectors.split: it needs collectors.queries = true"));
+        }
+        if let Some(WrongPageSetting { name, why }) = settings.page.problem() {
+            let line = line_of(text, &format!("{name} = ")).max(line_of(text, &format!("{name}=")));
+            return Err(format!("line {line}: page.{name}: {why}"));
         }
         for (number, server) in settings.server.iter().enumerate() {
             if settings.server.iter().take(number).any(|other| other.port == server.port) {
@@ -388,6 +443,8 @@ fn explain(text: &str, error: &toml::de::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -434,6 +491,9 @@ mod tests {
             "sample",
             "listen",
             "allow-host",
+            "url",
+            "tls-certificate",
+            "tls-key",
             "dbpath",
         ] {
             assert!(uncommented.contains(&format!("\n{setting} = ")), "{setting}");
@@ -460,6 +520,20 @@ mod tests {
             ),
             ("[page]\nlisten = \"0.0.0.0:8517\"\n", ["line 2: page.listen: ", "other machines"]),
             ("[page]\nlisten = 8517\n", ["line 2: page.listen: ", "write one like 127.0.0.1:8517"]),
+            ("[page]\npath = \"mongosonar\"\n", ["line 2: page.path: ", "write one like /mongosonar"]),
+            (
+                "[page]\nurl = \"db1.example\"\n",
+                ["line 2: page.url: ", "like https://db1.example/mongosonar/"],
+            ),
+            ("[page]\ntls-key = \"/k\"\n", ["line 2: page.tls-key: ", "it needs page.tls-certificate"]),
+            (
+                "[page]\ntls-certificate = \"/c\"\n",
+                ["line 2: page.tls-certificate: ", "it needs page.tls-key"],
+            ),
+            (
+                "[page]\npath = \"/a\"\nurl = \"https://db1.example/\"\n",
+                ["line 3: page.url: ", "like https://db1.example/a/"],
+            ),
             ("[[server]]\nlog = \"/x\"\n", ["line 1: server: ", "port"]),
             ("[[server]]\nport = 5\n[[server]]\nport = 5\n", ["line 4: server.port: ", "twice"]),
             ("[store\n", ["line 1: ", "]"]),

@@ -4,7 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
+use sonar_serve::{PagePath, PageUrl};
 
+use super::place::PagePlace;
+use super::tls_files::TlsPaths;
 use crate::args::values::number;
 use crate::history::StoreArgs;
 
@@ -14,7 +17,11 @@ Examples:
   mongosonar serve --store ./copy             a copy of a history, from another host
   mongosonar serve wire.pcap.gz mongod.log    files of an incident, without an agent
   mongosonar serve --listen 127.0.0.1:9000    at another port
-  mongosonar serve --allow-host db1.example   behind a reverse proxy that serves it under this name";
+  mongosonar serve --allow-host db1.example   behind a reverse proxy that serves it under this name
+  mongosonar serve --path /mongosonar --url https://db1.example/mongosonar/
+                                              below a path of a reverse proxy
+  mongosonar serve --listen 10.0.0.5:8517 --tls-certificate page.pem --tls-key page.key
+                                              by TLS, also for other machines";
 
 /// The address of a page: no program that comes with MongoDB uses this port.
 pub const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8_517);
@@ -33,6 +40,28 @@ pub struct ServeArgs {
     /// Answer requests that name this host too, as those that a reverse proxy passes on; repeat it for several
     #[arg(long, value_name = "HOST")]
     pub allow_host: Vec<String>,
+    /// Serve everything below this path, such as /mongosonar, as a reverse proxy passes it on
+    #[arg(long, value_name = "PATH", value_parser = PagePath::parse)]
+    pub path: Option<PagePath>,
+    /// Serve by TLS with the certificate in this file, in PEM; those of authorities between stand behind it
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// File with the key of the certificate, in PEM, for its owner and group only
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+}
+
+impl ServeArgs {
+    /// Where the page is served.
+    pub fn place(&self) -> PagePlace {
+        PagePlace {
+            address: self.page.address(),
+            path: self.path.clone().unwrap_or_default(),
+            url: self.page.url.clone(),
+            allow_host: self.allow_host.clone(),
+            tls: TlsPaths::both(self.tls_certificate.as_deref(), self.tls_key.as_deref()),
+        }
+    }
 }
 
 /// Which page.
@@ -40,9 +69,12 @@ pub struct ServeArgs {
 pub struct PageArgs {
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Address of the page, on this machine only [default: 127.0.0.1:8517; of `open`, that of the agent]
+    /// Address of the page, without TLS on this machine only [default: 127.0.0.1:8517; of `open`, that of the agent]
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub listen: Option<SocketAddr>,
+    /// What links begin with, as a browser reaches the page behind a reverse proxy [default: the address; of `open`, that of the agent]
+    #[arg(long, value_name = "URL", value_parser = PageUrl::parse)]
+    pub url: Option<PageUrl>,
 }
 
 impl PageArgs {
@@ -52,21 +84,12 @@ impl PageArgs {
     }
 }
 
-/// Reads an address of loopback with a port.
+/// Reads an address with a port.
 ///
 /// # Errors
 /// It is something else, in words.
 pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text
-        .parse()
-        .map_err(|_| format!("{text:?} is not an address with a port: write one like 127.0.0.1:8517"))?;
-    if !address.ip().is_loopback() {
-        return Err(format!(
-            "{text} can be reached from other machines, which would see the page in plain text: write an address like \
-             127.0.0.1:8517, and reach it by `ssh -L 8517:127.0.0.1:8517` or through a reverse proxy with TLS"
-        ));
-    }
-    Ok(address)
+    text.parse().map_err(|_| format!("{text:?} is not an address with a port: write one like 127.0.0.1:8517"))
 }
 
 #[cfg(test)]
@@ -74,12 +97,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_served_on_loopback_only() {
-        for own in ["127.0.0.1:8517", "127.0.0.2:0", "[::1]:1"] {
-            assert_eq!(parse_address(own).unwrap().to_string(), own);
-        }
-        for foreign in ["0.0.0.0:8517", "[::]:8517", "10.0.0.1:80"] {
-            assert!(parse_address(foreign).unwrap_err().contains("other machines"), "{foreign}");
+    fn an_address_has_a_port() {
+        for address in ["127.0.0.1:8517", "127.0.0.2:0", "[::1]:1", "0.0.0.0:8517"] {
+            assert_eq!(parse_address(address).unwrap().to_string(), address);
         }
         for wrong in ["", "8517", "localhost:8517", "127.0.0.1"] {
             assert!(parse_address(wrong).unwrap_err().contains("like 127.0.0.1:8517"), "{wrong}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use sonar_core::{HistoryReader, Timestamp};
 use sonar_serve::{
-    AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PageProblem,
+    AccessToken, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PageProblem, PageSite,
     RefusalCounts, ServedPage,
 };
 use sonar_store::SqliteHistory;
@@ -32,15 +32,15 @@ pub struct StoredPage {
 }
 
 impl StoredPage {
-    /// A page for whoever has the token, under the names of this host that are allowed.
+    /// A page for whoever has the token, where `site` says.
     ///
     /// # Errors
     /// The web app of this program cannot be served.
-    pub fn new(folder: &Path, token: AccessToken, hosts: AllowedHosts, limits: PageLimits) -> Result<Self> {
+    pub fn new(folder: &Path, token: AccessToken, site: PageSite, limits: PageLimits) -> Result<Self> {
         let (html, policy) = page::live();
-        let app = PageApp::new(html, &policy).context("the web app cannot be served")?;
+        let app = PageApp::new(&html, &policy).context("the web app cannot be served")?;
         let history = ServedStore { folder: folder.to_owned(), name: folder.display().to_string() };
-        let door = PageDoor { access: PageAccess::new(token, when::now()), hosts };
+        let door = PageDoor { access: PageAccess::new(token, when::now()), site };
         let page = Arc::new(ServedPage::new(Box::new(history), app, door, limits));
         Ok(Self { page, folder: folder.to_owned() })
     }

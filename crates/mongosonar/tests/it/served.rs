@@ -1,7 +1,8 @@
 //! The page of `serve`, as a browser shows it.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -20,12 +21,19 @@ struct Serving {
     _messages: BufReader<ChildStderr>,
     store: PathBuf,
     address: String,
+    /// What the addresses of the page begin with.
+    url: String,
     _folder: Folder,
 }
 
 impl Serving {
     /// Serves a copy of the recorded history at a port that is free.
     fn new(name: &str) -> Self {
+        Self::with(name, &[])
+    }
+
+    /// The same with more arguments.
+    fn with(name: &str, arguments: &[&Path]) -> Self {
         let folder = Folder::new(name);
         let store = folder.path("store");
         fs::create_dir(&store).unwrap();
@@ -35,7 +43,9 @@ impl Serving {
         }
         // A folder that others can write to gets no token.
         fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).unwrap();
-        Self::start(folder, &["--store".as_ref(), &store])
+        let mut all: Vec<&Path> = vec!["--store".as_ref(), &store];
+        all.extend(arguments);
+        Self::start(folder, &all)
     }
 
     /// Serves what these arguments name.
@@ -44,18 +54,19 @@ impl Serving {
         let mut child = serve.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut messages = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
-        while !said.contains("http://") {
+        while !said.contains(" at http") {
             assert_ne!(messages.read_line(&mut said).unwrap(), 0, "{said}");
         }
-        let (before, address) = said.split_once(" at http://").unwrap();
+        let (before, url) = said.split_once(" at http").unwrap();
         let store = before.rsplit_once("serving the history in ").unwrap().1.into();
-        let address = address.trim_end().trim_end_matches('/').to_owned();
-        Self { child, _messages: messages, store, address, _folder: folder }
+        let url = format!("http{}", url.trim_end());
+        let address = url.split('/').nth(2).unwrap().to_owned();
+        Self { child, _messages: messages, store, address, url, _folder: folder }
     }
 
     /// A link that opens the page once, with these parameters.
     fn link(&self, parameters: &str) -> String {
-        let mut open = program(["open", "--listen", &self.address, "--store"]);
+        let mut open = program(["open", "--listen", &self.address, "--url", &self.url, "--store"]);
         let output = open.arg(&self.store).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         text(&output.stdout).trim().replace("/#", &format!("/{parameters}#"))
@@ -105,6 +116,118 @@ fn a_link_opens_the_view_that_its_address_names() {
     // It is of no use in the history of the browser, and opens nothing again.
     let again = browse_address(browser, &other, &used, &DRAWN);
     assert!(again.contains("this link has been used") && !again.contains("fsyncLock"), "{again}");
+}
+
+#[test]
+fn a_page_below_a_path_is_drawn_there() {
+    let Some(browser) = browser() else {
+        println!("skipped: pages are drawn by chromium, which is not installed");
+        return;
+    };
+    let serving = Serving::with("served-path", &["--path".as_ref(), "/db1/mongosonar/".as_ref()]);
+    assert_eq!(serving.url, format!("http://{}/db1/mongosonar/", serving.address));
+    let folder = Folder::new("served-path-browser");
+    let link = serving.link("?view=queries&from=2026-11-21T21:22:40Z&to=2026-11-21T21:27:40Z&zone=UTC");
+    let html = browse_address(browser, &folder, &link, &DRAWN);
+    assert!(html.contains("Queries</h1>") && html.contains("shop.carts"), "{html}");
+    // Who leaves out the end of the path gets there, too.
+    let link = serving.link("?view=events").replace("/mongosonar/?", "/mongosonar?");
+    let html = browse_address(browser, &folder, &link, &DRAWN);
+    assert!(html.contains("Events</a>"), "{html}");
+}
+
+#[test]
+fn links_behind_a_reverse_proxy_begin_with_what_a_browser_asks_for() {
+    let url = "https://db1.example/mongosonar/";
+    let options = ["--path", "/mongosonar", "--url", url].map(Path::new);
+    let serving = Serving::with("served-proxied", &options);
+    let mut open = program(["open", "--listen", &serving.address, "--url", url, "--store"]);
+    let opened = open.arg(&serving.store).output().unwrap();
+    assert!(text(&opened.stdout).starts_with(&format!("{url}#")), "{opened:?}");
+    for (path, url, word) in [
+        ("/mongosonar", "https://db1.example/", "like https://db1.example/mongosonar/"),
+        ("/mongosonar", "db1.example", "like https://db1.example/mongosonar/"),
+        ("mongosonar", url, "like /mongosonar"),
+    ] {
+        let refused = program(["serve", "--path", path, "--url", url]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let said = text(&refused.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+/// The certificate of the tests and a key, in a folder.
+fn tls_files(folder: &Folder, key: &str) -> [PathBuf; 2] {
+    ["certificate.pem", key].map(|name| {
+        let path = folder.file(name, &fs::read(fixture("page-tls").join(name)).unwrap());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    })
+}
+
+#[test]
+fn a_script_gets_a_link_and_no_browser() {
+    let serving = Serving::new("served-script");
+    let folder = Folder::new("served-script-programs");
+    let (opener, opened) = (folder.path("xdg-open"), folder.path("opened"));
+    fs::write(&opener, format!("#!/bin/sh\ntouch {}\n", opened.display())).unwrap();
+    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path("").display(), std::env::var("PATH").unwrap());
+    for options in [&["--print"][..], &[]] {
+        let mut open = program(["open", "--listen", &serving.address, "--store"]);
+        open.arg(&serving.store).args(options).env("PATH", &path).env("DISPLAY", ":0");
+        let output = open.output().unwrap();
+        assert!(text(&output.stdout).starts_with(&format!("{}#", serving.url)), "{output:?}");
+        assert_eq!(text(&output.stderr), "", "nothing is opened");
+    }
+    assert!(!opened.exists());
+}
+
+#[test]
+fn a_page_is_served_by_tls_and_by_nothing_else() {
+    let files = Folder::new("served-tls-files");
+    let [certificate, key] = tls_files(&files, "key.pem");
+    let options = [Path::new("--tls-certificate"), &certificate, Path::new("--tls-key"), &key];
+    let serving = Serving::with("served-tls", &options);
+    assert_eq!(serving.url, format!("https://{}/", serving.address));
+    let mut plain = TcpStream::connect(&serving.address).unwrap();
+    write!(plain, "GET / HTTP/1.1\r\nHost: {}\r\n\r\n", serving.address).unwrap();
+    let mut answer = Vec::new();
+    // It may be reset.
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!String::from_utf8_lossy(&answer).contains("HTTP/1.1 200"));
+    let Some(browser) = browser() else {
+        println!("skipped: pages are drawn by chromium, which is not installed");
+        return;
+    };
+    let folder = Folder::new("served-tls-browser");
+    let link = serving.link("?view=queries&from=2026-11-21T21:22:40Z&to=2026-11-21T21:27:40Z&zone=UTC");
+    // Nobody has signed the certificate.
+    let options = [&["--ignore-certificate-errors"][..], &DRAWN].concat();
+    let html = browse_address(browser, &folder, &link, &options);
+    assert!(html.contains("Queries</h1>") && html.contains("shop.carts"), "{html}");
+}
+
+#[test]
+fn what_is_wrong_with_tls_is_said_before_anything_is_served() {
+    let folder = Folder::new("served-tls-wrong");
+    let [certificate, key] = tls_files(&folder, "other-key.pem");
+    let refused = |options: &[&Path]| {
+        let output = program(["serve", "--listen", "127.0.0.1:0"]).args(options).output().unwrap();
+        assert!(!text(&output.stderr).contains("serving"), "{output:?}");
+        (output.status.code(), text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let both = || [Path::new("--tls-certificate"), &certificate, Path::new("--tls-key"), &key];
+    let (code, said) = refused(&both());
+    assert!(code == Some(1) && said.contains("its key is not that of the first certificate"), "{said}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o604)).unwrap();
+    let (code, said) = refused(&both());
+    assert!(code == Some(1) && said.contains(&format!("fix: chmod o= {}", key.display())), "{said}");
+    let (code, said) = refused(&both()[..2]);
+    assert!(code == Some(2) && said.contains("--tls-key <FILE>"), "{said}");
+    let everywhere = program(["serve", "--listen", "0.0.0.0:0"]).output().unwrap();
+    assert_eq!(everywhere.status.code(), Some(2));
+    assert!(text(&everywhere.stderr).contains("other machines"), "{everywhere:?}");
 }
 
 #[test]

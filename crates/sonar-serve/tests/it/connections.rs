@@ -1,69 +1,12 @@
 //! A page at a socket.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::net::TcpStream;
 use std::time::Duration;
 
-use sonar_serve::{PageLimits, PageRefusal, serve};
+use sonar_serve::{PageLimits, PageRefusal};
 
-use crate::support::{TestHistory, TestPage, at};
-
-/// A page that is served until it is dropped.
-struct RunningPage {
-    test: TestPage,
-    address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<std::io::Result<()>>>,
-}
-
-impl RunningPage {
-    fn new(limits: PageLimits) -> Self {
-        let test = TestPage::new(TestHistory::hour(), limits);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, stop) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
-        let (page, flag) = (test.page.clone(), stop.clone());
-        let thread = Some(std::thread::spawn(move || serve(listener, &page, &flag)));
-        Self { test, address, stop, thread }
-    }
-
-    fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).unwrap()
-    }
-
-    /// A request with the token.
-    fn request(&self, path: &str, more: &str) -> String {
-        let (host, token) = (self.address, self.test.token.text());
-        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
-    }
-
-    /// Waits until that many were refused for this reason.
-    fn wait_for(&self, kind: PageRefusal, count: u64) {
-        while self.test.page.refused().get(kind) < count {
-            std::thread::yield_now();
-        }
-        assert_eq!(self.test.page.refused().get(kind), count);
-    }
-}
-
-impl Drop for RunningPage {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let ended = self.thread.take().map(JoinHandle::join);
-        if !std::thread::panicking() {
-            ended.unwrap().unwrap().unwrap();
-        }
-    }
-}
-
-fn rest_of(mut stream: TcpStream) -> String {
-    let mut text = String::new();
-    // A connection that is reset has ended, too.
-    let _ = stream.read_to_string(&mut text);
-    text
-}
+use crate::support::{RunningPage, at, rest_of};
 
 #[test]
 fn a_page_is_served_until_it_is_stopped() {
@@ -79,6 +22,20 @@ fn a_page_is_served_until_it_is_stopped() {
     let address = running.address;
     drop(running);
     assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_long_answer_arrives_whole_and_its_length_is_known() {
+    let running = RunningPage::new(PageLimits::default());
+    let mut stream = running.connect();
+    let path = "/api/v1/queries/intervals?from=2023-11-14T22:00:00Z&width=10";
+    stream.write_all(running.request(path, "Connection: close\r\n").as_bytes()).unwrap();
+    let answer = rest_of(stream);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(body.len() > 64 << 10, "it has several pieces: {} bytes", body.len());
+    assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{head}");
+    let intervals = body.lines().map(serde_json::from_str::<serde_json::Value>);
+    assert!(intervals.map(Result::unwrap).all(|interval| interval["kind"] == "interval"));
 }
 
 #[test]
@@ -122,7 +79,9 @@ fn a_head_that_is_too_long_is_refused_and_the_next_client_is_served() {
 fn the_newest_window_is_announced_to_viewers_until_the_token_changes() {
     let running = RunningPage::new(PageLimits { viewers: 1, ..PageLimits::default() });
     let mut viewer = running.connect();
-    viewer.write_all(running.request("/api/v1/live", "").as_bytes()).unwrap();
+    // Compressed, an announcement would wait for the next one.
+    let asked = running.request("/api/v1/live", "Accept-Encoding: gzip\r\n");
+    viewer.write_all(asked.as_bytes()).unwrap();
     let mut told = String::new();
     let mut bytes = [0; 512];
     while !told.contains("end_ns") {

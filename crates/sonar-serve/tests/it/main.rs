@@ -3,8 +3,11 @@
 
 mod connections;
 mod documents;
+mod forms;
 mod openapi;
+mod proxied;
 mod refusals;
 mod support;
 #[path = "../../../sonar-view/examples/synthetic/mod.rs"]
 mod synthetic;
+mod tls;

@@ -1,18 +1,21 @@
 //! A page of a history in memory, and who asks it.
 
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 
 use axum::body::{Body, to_bytes};
-use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::header::{AUTHORIZATION, CONTENT_ENCODING, HOST};
 use axum::http::request::Builder;
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderName, Request, StatusCode};
 use sonar_core::history::{CollectorKind, HistoryReader, HistoryWindow, Resolution};
 use sonar_core::testing::MemoryHistory;
 use sonar_core::{Operation, Timestamp};
 use sonar_serve::{
-    AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PageProblem,
-    ServedPage, router,
+    AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PagePath, PageProblem,
+    PageRefusal, PageSite, ServedPage, router, serve,
 };
 use sonar_view::agent::AgentStatus;
 use tower::ServiceExt;
@@ -92,6 +95,8 @@ pub struct TestPage {
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
+    pub bytes: Vec<u8>,
+    /// Empty if it is compressed.
     pub text: String,
 }
 
@@ -103,11 +108,14 @@ impl Answer {
 
 impl TestPage {
     pub fn new(history: TestHistory, limits: PageLimits) -> Self {
+        Self::at(site(""), history, limits)
+    }
+
+    pub fn at(site: PageSite, history: TestHistory, limits: PageLimits) -> Self {
         let token = AccessToken::random().unwrap();
         let access = PageAccess::new(token.clone(), at(0));
-        let hosts = AllowedHosts::new(["db1.example".to_owned()]);
-        let app = PageApp::new("<!doctype html>".to_owned(), POLICY).unwrap();
-        let page = ServedPage::new(Box::new(history), app, PageDoor { access, hosts }, limits);
+        let app = PageApp::new("<!doctype html>", POLICY).unwrap();
+        let page = ServedPage::new(Box::new(history), app, PageDoor { access, site }, limits);
         Self { page: Arc::new(page), token }
     }
 
@@ -120,17 +128,33 @@ impl TestPage {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (head, body) = router(&self.page).oneshot(request).await.unwrap().into_parts();
-            let bytes = to_bytes(body, usize::MAX).await.unwrap();
-            let text = String::from_utf8(bytes.to_vec()).unwrap();
-            Answer { status: head.status, headers: head.headers, text }
+            let bytes = to_bytes(body, usize::MAX).await.unwrap().to_vec();
+            let is_packed = head.headers.contains_key(CONTENT_ENCODING);
+            let text = if is_packed { String::new() } else { String::from_utf8(bytes.clone()).unwrap() };
+            Answer { status: head.status, headers: head.headers, bytes, text }
         })
     }
 
     /// The answer to who has the token.
     pub fn read(&self, path: &str) -> Answer {
-        let bearer = format!("Bearer {}", self.token.text());
-        self.ask(get(path).header(AUTHORIZATION, bearer).body(Body::empty()).unwrap())
+        self.read_with(path, &[])
     }
+
+    /// The same to a request with these headers.
+    pub fn read_with(&self, path: &str, headers: &[(HeaderName, &str)]) -> Answer {
+        let bearer = format!("Bearer {}", self.token.text());
+        let mut request = get(path).header(AUTHORIZATION, bearer);
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
+        self.ask(request.body(Body::empty()).unwrap())
+    }
+}
+
+/// A page below this path.
+pub fn site(path: &str) -> PageSite {
+    let hosts = AllowedHosts::new(["db1.example".to_owned()]);
+    PageSite { hosts, path: PagePath::parse(path).unwrap(), tls: None }
 }
 
 /// A request of this machine.
@@ -141,4 +165,63 @@ pub fn get(path: &str) -> Builder {
 /// The same, which changes something.
 pub fn post(path: &str) -> Builder {
     Request::post(path).header(HOST, "127.0.0.1:8517")
+}
+
+/// A page that is served until it is dropped.
+pub struct RunningPage {
+    pub test: TestPage,
+    pub address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl RunningPage {
+    pub fn new(limits: PageLimits) -> Self {
+        Self::at(site(""), limits)
+    }
+
+    pub fn at(site: PageSite, limits: PageLimits) -> Self {
+        let test = TestPage::at(site, TestHistory::hour(), limits);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let (page, flag) = (test.page.clone(), stop.clone());
+        let thread = Some(std::thread::spawn(move || serve(listener, &page, &flag)));
+        Self { test, address, stop, thread }
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).unwrap()
+    }
+
+    /// A request with the token.
+    pub fn request(&self, path: &str, more: &str) -> String {
+        let (host, token) = (self.address, self.test.token.text());
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
+    }
+
+    /// Waits until that many were refused for this reason.
+    pub fn wait_for(&self, kind: PageRefusal, count: u64) {
+        while self.test.page.refused().get(kind) < count {
+            std::thread::yield_now();
+        }
+        assert_eq!(self.test.page.refused().get(kind), count);
+    }
+}
+
+impl Drop for RunningPage {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !std::thread::panicking() {
+            ended.unwrap().unwrap().unwrap();
+        }
+    }
+}
+
+/// What comes until the end of a connection.
+pub fn rest_of(mut stream: impl Read) -> String {
+    let mut text = String::new();
+    // A connection that is reset has ended, too.
+    let _ = stream.read_to_string(&mut text);
+    text
 }

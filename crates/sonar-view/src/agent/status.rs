@@ -115,6 +115,9 @@ pub struct WatchedServer {
 pub struct ServedPageStatus {
     /// Its address, with the port.
     pub address: String,
+    /// What links to it begin with; `None` if it is not served.
+    #[serde(default)]
+    pub url: Option<String>,
     /// Why it is not served; `None` if it is.
     pub problem: Option<String>,
     /// Requests refused since the start, by reason, without reasons that did not occur.
@@ -123,20 +126,22 @@ pub struct ServedPageStatus {
 
 impl ServedPageStatus {
     fn text(&self, out: &mut impl Write) -> io::Result<()> {
-        let Self { address, problem, refused } = self;
+        let Self { address, url, problem, refused } = self;
         if let Some(why) = problem {
             return writeln!(out, "page at {}: NOT SERVED, {}", escape(address), escape(why));
         }
         let all = refused.values().fold(0_u64, |sum, count| sum.saturating_add(*count));
         let reasons: Vec<String> =
             refused.iter().map(|(reason, count)| format!("{} {}", escape(reason), Grouped(*count))).collect();
+        // An agent of an older version states none.
+        let url = url.clone().unwrap_or_else(|| format!("http://{address}/"));
         match all {
-            0 => writeln!(out, "page at http://{}/", escape(address)),
+            0 => writeln!(out, "page at {}", escape(&url)),
             all => {
                 writeln!(
                     out,
-                    "page at http://{}/, {} refused: {}",
-                    escape(address),
+                    "page at {}, {} refused: {}",
+                    escape(&url),
                     plural(all, "request"),
                     reasons.join(", ")
                 )
@@ -359,6 +364,7 @@ mod tests {
     fn page(problem: Option<&str>, refused: &[(&str, u64)]) -> ServedPageStatus {
         ServedPageStatus {
             address: "127.0.0.1:8517".to_owned(),
+            url: None,
             problem: problem.map(str::to_owned),
             refused: refused.iter().map(|(reason, count)| (reason.to_string(), *count)).collect(),
         }
@@ -372,6 +378,9 @@ mod tests {
             String::from_utf8(text).unwrap()
         };
         assert_eq!(said(&page(None, &[])), "page at http://127.0.0.1:8517/\n");
+        let public = Some("https://db1.example/mongosonar/".to_owned());
+        let proxied = ServedPageStatus { url: public, ..page(None, &[]) };
+        assert_eq!(said(&proxied), "page at https://db1.example/mongosonar/\n");
         assert_eq!(said(&page(Some("in use"), &[])), "page at 127.0.0.1:8517: NOT SERVED, in use\n");
     }
 

@@ -1,7 +1,8 @@
 //! What the agent says first.
 
-use std::net::SocketAddr;
 use std::path::Path;
+
+use sonar_serve::PageUrl;
 
 use super::inspector::FoundServer;
 use crate::agent::settings::CollectorTable;
@@ -39,11 +40,11 @@ fn first_line(servers: &[FoundServer], hidden: Option<&str>, folder: &Path) -> S
 }
 
 /// Says what is watched, where it is stored, and how to ask for it.
-pub fn announce(servers: &[FoundServer], hidden: Option<&str>, folder: &Path, page: Option<SocketAddr>) {
+pub fn announce(servers: &[FoundServer], hidden: Option<&str>, folder: &Path, page: Option<PageUrl>) {
     eprintln!("mongosonar: {}", first_line(servers, hidden, folder));
-    if let Some(address) = page {
+    if let Some(url) = page {
         let suffix = suffix(folder);
-        eprintln!("mongosonar: page at http://{address}/; `mongosonar open{suffix}` prints a link to it");
+        eprintln!("mongosonar: page at {url}; `mongosonar open{suffix}` prints a link to it");
     }
 }
 

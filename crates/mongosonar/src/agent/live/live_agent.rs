@@ -203,7 +203,7 @@ impl<'a> LiveAgent<'a> {
     fn announce(&mut self) {
         let plan = &self.configuration.plan;
         let servers = self.servers.watched().all();
-        announcement::announce(&servers, self.servers.hidden(), plan.folder, self.page.address());
+        announcement::announce(&servers, self.servers.hidden(), plan.folder, self.page.url());
         if let Some(text) = announcement::unseen_processes(&plan.settings.collectors) {
             self.record.notices.say(text);
         }

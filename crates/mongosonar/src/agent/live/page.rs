@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use sonar_serve::{AllowedHosts, PageLimits, PageRefusal, RefusalCounts};
+use anyhow::{Context, Result, anyhow, bail};
+use sonar_serve::{PageLimits, PageRefusal, PageSite, PageUrl, RefusalCounts};
 use sonar_store::SqliteHistory;
 use sonar_sys::helper::{Helper, InheritedDescriptors};
 use sonar_sys::privileges::{Duty, limit_files};
@@ -17,12 +17,13 @@ use sonar_sys::trust;
 use sonar_view::agent::ServedPageStatus;
 
 use super::plan::LivePlan;
-use crate::agent::settings::PageTable;
 use crate::confinement::helper_capabilities::READING;
 use crate::confinement::privileges::{HelperTask, PAGE_HELPER_BYTES};
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit;
+use crate::serve::place::PagePlace;
 use crate::serve::stored_page::StoredPage;
+use crate::serve::tls_files::{TlsFiles, TlsPaths};
 use crate::serve::token_file;
 
 /// The name of the helper process.
@@ -35,6 +36,8 @@ const MAX_MESSAGES: usize = 64;
 const MAX_WRITE: Duration = Duration::from_millis(10);
 /// Tells the helper that the store is there.
 const BEGIN: u8 = 1;
+/// The most bytes of why the helper cannot serve.
+const MAX_PROBLEM: usize = 4 << 10;
 
 /// The page of the agent.
 pub enum AgentPage {
@@ -53,7 +56,7 @@ pub enum AgentPage {
 
 /// The helper process that serves the page.
 pub struct PageHelper {
-    address: SocketAddr,
+    place: PagePlace,
     socket: UnixStream,
     refused: RefusedRequests,
     /// Why it serves nothing, if that is so.
@@ -65,22 +68,21 @@ pub struct PageHelper {
 impl AgentPage {
     /// Takes the address, and starts the helper, which serves nothing yet. Call it before any thread is started.
     pub fn start(plan: &LivePlan<'_>) -> Self {
-        let table = &plan.settings.page;
-        let Some(address) = table.listen.0 else { return Self::Off };
-        Self::of(address, PageHelper::start(address, table, plan.folder))
+        let Some(place) = plan.settings.page.place() else { return Self::Off };
+        Self::of(place.address, PageHelper::start(place, plan.folder))
     }
 
     /// Lets it serve the store in this folder, which exists by now.
     pub fn begin(self, folder: &Path) -> Self {
         let Self::Served(helper) = self else { return self };
-        let (address, begun) = (helper.address, helper.begin(folder));
+        let (address, begun) = (helper.place.address, helper.begin(folder));
         Self::of(address, begun.map(|()| helper))
     }
 
-    /// Where it is served; `None` if it is not.
-    pub const fn address(&self) -> Option<SocketAddr> {
+    /// What links to it begin with; `None` if it is not served.
+    pub fn url(&self) -> Option<PageUrl> {
         match self {
-            Self::Served(helper) => Some(helper.address),
+            Self::Served(helper) => Some(helper.place.url()),
             Self::Off | Self::NotServed { .. } => None,
         }
     }
@@ -118,11 +120,14 @@ impl AgentPage {
 }
 
 impl PageHelper {
-    fn start(address: SocketAddr, table: &PageTable, folder: &Path) -> Result<Self> {
+    fn start(place: PagePlace, folder: &Path) -> Result<Self> {
+        // With the privileges of this process. The helper reads them, so that this one never has the key.
+        let files = place.tls.as_ref().map(TlsPaths::open).transpose()?;
+        let address = place.address;
         let listener = TcpListener::bind(address).with_context(|| {
             format!("cannot serve at {address} ([page] in the configuration names another address)")
         })?;
-        let address = listener.local_addr().context("cannot serve")?;
+        let place = PagePlace { address: listener.local_addr().context("cannot serve")?, ..place };
         let task = HelperTask {
             name: HELPER,
             what: "serving the page",
@@ -132,17 +137,25 @@ impl PageHelper {
             duty: Duty::Serving,
         };
         let serve = |agent: UnixStream| {
-            let hosts = AllowedHosts::new(table.allow_host.clone());
-            let served = serve(agent, listener.try_clone()?, folder, hosts);
+            let tls = files.as_ref().map(TlsFiles::read).transpose();
+            send_problem(&agent, tls.as_ref().err())?;
+            // The agent says why not.
+            let Ok(tls) = tls else { return Ok(()) };
+            let served = serve(agent, listener.try_clone()?, folder, place.site(tls));
             served.map_err(|error| {
                 eprintln!("mongosonar: the page is not served any more: {}", exit::message(&error));
                 io::Error::other(error)
             })
         };
-        let helper = task.start_with(&InheritedDescriptors::These(&[listener.as_fd()]), serve);
+        let mut kept = vec![listener.as_fd()];
+        kept.extend(files.iter().flat_map(TlsFiles::descriptors));
+        let helper = task.start_with(&InheritedDescriptors::These(&kept), serve);
         let helper = helper.ok_or_else(|| anyhow!("its process cannot be started"))?;
         let socket = helper.socket().context("cannot serve")?;
-        Ok(Self { address, socket, refused: RefusedRequests::default(), problem: None, _helper: helper })
+        if let Some(problem) = receive_problem(&socket).context("its process does not answer")? {
+            bail!(problem);
+        }
+        Ok(Self { place, socket, refused: RefusedRequests::default(), problem: None, _helper: helper })
     }
 
     /// Lets it serve the store in this folder.
@@ -157,11 +170,29 @@ impl PageHelper {
         self.refused.read(&self.socket);
         let refused = PageRefusal::ALL.into_iter().zip(self.refused.counts).filter(|(_, count)| *count > 0);
         ServedPageStatus {
-            address: self.address.to_string(),
+            address: self.place.address.to_string(),
+            url: Some(self.place.url().to_string()),
             problem: self.problem.clone(),
             refused: refused.map(|(kind, count)| (kind.name().to_owned(), count)).collect(),
         }
     }
+}
+
+/// Tells the agent whether the helper can serve: the length of the reason why not, 0 if it can, and the reason.
+fn send_problem(mut agent: &UnixStream, problem: Option<&anyhow::Error>) -> io::Result<()> {
+    let text = problem.map(exit::message).unwrap_or_default();
+    let text = text.as_bytes().get(..MAX_PROBLEM).unwrap_or(text.as_bytes());
+    let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    agent.write_all(&[&length.to_le_bytes()[..], text].concat())
+}
+
+/// Why the helper cannot serve; `None` if it can.
+fn receive_problem(mut helper: impl Read) -> io::Result<Option<String>> {
+    let mut length = [0; 2];
+    helper.read_exact(&mut length)?;
+    let mut text = vec![0; usize::from(u16::from_le_bytes(length)).min(MAX_PROBLEM)];
+    helper.read_exact(&mut text)?;
+    Ok((!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// How many requests the helper has refused, by reason.
@@ -193,7 +224,7 @@ impl RefusedRequests {
 }
 
 /// In the helper: serves the history in `folder` once it is there. The process ends when the agent does.
-fn serve(agent: UnixStream, listener: TcpListener, folder: &Path, hosts: AllowedHosts) -> Result<()> {
+fn serve(agent: UnixStream, listener: TcpListener, folder: &Path, site: PageSite) -> Result<()> {
     let mut agent_end = agent.try_clone()?;
     if agent_end.read_exact(&mut [0]).is_err() {
         // The agent could not begin, and says why.
@@ -205,7 +236,7 @@ fn serve(agent: UnixStream, listener: TcpListener, folder: &Path, hosts: Allowed
         _ => {}
     }
     let token = token_file::read(folder)?.context("the token of the page has gone")?;
-    let page = StoredPage::new(folder, token, hosts, PageLimits::default())?;
+    let page = StoredPage::new(folder, token, site, PageLimits::default())?;
     start_thread(StartStep::Thread, "page-end", move || {
         // Nothing more is ever sent.
         let _ = agent_end.read(&mut [0]);
@@ -233,6 +264,21 @@ fn counts_message(counts: &RefusalCounts) -> [u8; COUNTS_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_agent_learns_why_the_helper_cannot_serve() {
+        let (agent, helper) = UnixStream::pair().unwrap();
+        let learns = |problem: Option<anyhow::Error>| {
+            send_problem(&helper, problem.as_ref()).unwrap();
+            receive_problem(&agent).unwrap()
+        };
+        assert_eq!(learns(None), None);
+        let problem = anyhow!("its key is damaged").context("cannot serve");
+        assert_eq!(learns(Some(problem)).as_deref(), Some("cannot serve: its key is damaged"));
+        assert_eq!(learns(Some(anyhow!("x".repeat(2 * MAX_PROBLEM)))), Some("x".repeat(MAX_PROBLEM)));
+        drop(helper);
+        assert!(receive_problem(&agent).is_err());
+    }
 
     #[test]
     fn the_newest_counts_of_refused_requests_are_known_however_they_arrive() {
