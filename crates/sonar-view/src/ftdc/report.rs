@@ -12,7 +12,7 @@ use sonar_core::internals::{
 use ts_rs::TS;
 
 use super::units::show;
-use crate::kit::{About, Nanos, Zone, ZoneObject, plural};
+use crate::kit::{About, CsvLine, Nanos, Zone, ZoneObject, plural};
 
 /// Version of the schema of the documents of `ftdc`.
 pub(super) const SCHEMA: u32 = 1;
@@ -266,28 +266,22 @@ impl FtdcReport {
     /// # Errors
     /// Those of `out`.
     pub fn csv(&self, out: &mut impl io::Write) -> io::Result<()> {
-        writeln!(out, "id,group,unit,count,p50,p95,max,verdict,seconds_over_amber,seconds_over_red")?;
+        const FIELDS: &str = "id,group,unit,count,p50,p95,max,verdict,seconds_over_amber,seconds_over_red";
+        let mut line = CsvLine::default();
+        FIELDS.split(',').for_each(|name| line.text(name));
+        line.write_lf(out)?;
         for figure in &self.figures {
             let seconds = |of: fn(&LimitsJson) -> &ExceedanceJson| {
-                figure
-                    .limits
-                    .as_ref()
-                    .map_or_else(String::new, |limits| format!("{:.3}", of(limits).total_ns as f64 / 1e9))
+                let limits = figure.limits.as_ref();
+                limits.map(|limits| format!("{:.3}", of(limits).total_ns as f64 / 1e9))
             };
-            writeln!(
-                out,
-                "{},{},{},{},{},{},{},{},{},{}",
-                figure.id,
-                figure.group,
-                figure.unit,
-                figure.count,
-                figure.p50,
-                figure.p95,
-                figure.max,
-                figure.verdict.unwrap_or(""),
-                seconds(|limits| &limits.over_amber),
-                seconds(|limits| &limits.over_red),
-            )?;
+            [figure.id, figure.group, figure.unit].into_iter().for_each(|name| line.text(name));
+            line.figure(Some(figure.count));
+            [figure.p50, figure.p95, figure.max].into_iter().for_each(|value| line.figure(Some(value)));
+            line.figure(figure.verdict);
+            line.figure(seconds(|limits| &limits.over_amber));
+            line.figure(seconds(|limits| &limits.over_red));
+            line.write_lf(out)?;
         }
         Ok(())
     }
