@@ -13,6 +13,7 @@
 //! | `disk bench`, `check`, `stat`, ... | [`disk`], a module each | the same module |
 //! | `stacks` | [`stacks`] | [`stacks`], formats of other tools |
 //! | `io report`, `compare`, `live` | [`files`], a module each | the same module |
+//! | `ftdc report`, `compare`, `export` | [`ftdc`] | [`ftdc`] |
 //!
 //! What a history says about a span of time is found in [`past`], for commands and the web alike.
 //!
