@@ -14,6 +14,7 @@
 //! | `stacks` | [`stacks`] | [`stacks`], formats of other tools |
 //! | `io report`, `compare`, `live` | [`files`], a module each | the same module |
 //! | `ftdc report`, `compare`, `export` | [`ftdc`] | [`ftdc`] |
+//! | `doctor` | [`doctor`] | [`doctor`] |
 //!
 //! What a history says about a span of time is found in [`past`], for commands and the web alike.
 //!
@@ -30,6 +31,7 @@ pub mod compare;
 pub mod current_op;
 pub mod digest;
 pub mod disk;
+pub mod doctor;
 pub mod explain;
 pub mod files;
 pub mod ftdc;
