@@ -14,6 +14,7 @@
 //! | `stacks` | [`stacks`] | [`stacks`], formats of other tools |
 //! | `io report`, `compare`, `live` | [`files`], a module each | the same module |
 //! | `ftdc report`, `compare`, `export` | [`ftdc`] | [`ftdc`] |
+//! | `agent --status`, `--replay`, `--check-config` | [`agent`] | [`agent`] |
 //! | `doctor` | [`doctor`] | [`doctor`] |
 //!
 //! What a history says about a span of time is found in [`past`], for commands and the web alike.

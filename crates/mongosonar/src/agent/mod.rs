@@ -17,15 +17,14 @@ pub mod status_file;
 mod store;
 mod summed_store;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use serde::Serialize;
 use sonar_core::Timestamp;
 use sonar_core::time::NS_PER_S;
-use sonar_view::agent::{AgentStatus, AgentSummary};
+use sonar_view::agent::{AgentStatus, AgentSummary, CheckedConfiguration};
 use sonar_view::kit::{Nanos, Zone, plural};
 
 pub use self::args::{AgentArgs, EXAMPLES};
@@ -122,31 +121,14 @@ fn denied_to_confined(error: anyhow::Error, paths: &[PathBuf]) -> anyhow::Error 
 /// # Errors
 /// It is not valid. With `json`, that is a part of the answer.
 fn check(config: Option<&Path>, loaded: Result<Option<PathBuf>>, json: bool) -> Result<u8> {
-    #[derive(Serialize)]
-    struct Checked<'a> {
-        schema: u32,
-        kind: &'static str,
-        file: Option<String>,
-        valid: bool,
-        problem: Option<&'a str>,
-    }
-    if !json {
-        match loaded? {
-            Some(file) => println!("{}: valid", file.display()),
-            None => println!("no configuration file ({}); defaults are used", settings::PLACE),
-        }
-        return Ok(OK);
-    }
-    let file = checked_file(config, &loaded);
-    let (problem, code) = match &loaded {
+    let file = checked_file(config, &loaded).map(|file| file.display().to_string());
+    let (problem, code) = match loaded {
         Ok(_) => (None, OK),
-        Err(error) => (Some(exit::message(error)), exit::code(error)),
+        Err(error) if json => (Some(exit::message(&error)), exit::code(&error)),
+        Err(error) => return Err(error),
     };
-    let file = file.map(|file| file.display().to_string());
-    let (valid, problem) = (problem.is_none(), problem.as_deref());
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, &Checked { schema: 1, kind: "agent_config", file, valid, problem })?;
-    writeln!(out)?;
+    let checked = CheckedConfiguration::new(file, problem);
+    print(json, |out| checked.json(out), |mut out| checked.text(settings::PLACE, &mut out))?;
     Ok(code)
 }
 
