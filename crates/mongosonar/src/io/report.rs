@@ -9,8 +9,8 @@ use sonar_core::files::{Analysis, Density, IoAccess, IoLosses};
 use sonar_core::history::Span;
 use sonar_decode::io_file::{RecordingBlock, RecordingParser, RecordingStep};
 use sonar_sys::host::regular;
-use sonar_view::files::{DiskBench, Recording, json, text};
-use sonar_view::kit::{Fitting, escape, plural};
+use sonar_view::files::{DiskBench, Recording, each, json, text};
+use sonar_view::kit::{Fitting, plural};
 
 use super::args::IoReportArgs;
 use super::recording::{DEVICE, HOLDS};
@@ -104,25 +104,7 @@ fn list(recording: &Path) -> Result<u8> {
     let mut out = BufWriter::new(io::stdout());
     let mut failed = None;
     let mut files: HashMap<u32, String> = HashMap::new();
-    writeln!(out, "start_ns\tthread\tfile\tkind\toffset\tasked\tgiven\terror\tlatency_ns\tdevice_bytes")?;
-    let mut line = |access: &IoAccess, files: &HashMap<u32, String>| -> io::Result<()> {
-        let path = files.get(&access.file).map_or("", String::as_str);
-        let device = access.device_bytes.map_or_else(|| "-".to_string(), |bytes| bytes.to_string());
-        // escaped: the others are numbers and fixed names
-        writeln!(
-            out,
-            "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{device}",
-            access.start.unix_ns(),
-            access.thread,
-            escape(path),
-            access.kind.name(),
-            access.offset,
-            access.asked,
-            access.given,
-            access.error,
-            access.latency_ns,
-        )
-    };
+    each::heading(&mut out)?;
     let damage = blocks(recording, |block| match block {
         RecordingBlock::Files(mut entries) => {
             for file in (&mut entries).filter(|file| !file.path.is_empty()) {
@@ -132,7 +114,8 @@ fn list(recording: &Path) -> Result<u8> {
             }
         }
         RecordingBlock::Accesses(mut accesses) if failed.is_none() => {
-            failed = accesses.try_for_each(|access| line(&access, &files)).err();
+            let path = |access: &IoAccess| files.get(&access.file).map_or("", String::as_str);
+            failed = accesses.try_for_each(|access| each::access(&access, path(&access), &mut out)).err();
         }
         _ => {}
     })?;

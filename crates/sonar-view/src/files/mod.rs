@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod compare;
+pub mod each;
 pub(crate) mod json;
 pub mod live;
 mod picture;
