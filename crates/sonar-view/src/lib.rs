@@ -12,7 +12,7 @@
 //! | `profiler status`, `tail`, `impact` | [`profiler`], a module each | the same module |
 //! | `disk bench`, `check`, `stat`, ... | [`disk`], a module each | the same module |
 //! | `stacks` | [`stacks`] | [`stacks`], formats of other tools |
-//! | `io report`, `compare`, `live` | [`files`], a module each | the same module |
+//! | `io report`, `compare`, `live`, `reorder` | [`files`], a module each | the same module |
 //! | `ftdc report`, `compare`, `export` | [`ftdc`] | [`ftdc`] |
 //! | `agent --status`, `--replay`, `--check-config` | [`agent`] | [`agent`] |
 //! | `doctor` | [`doctor`] | [`doctor`] |
