@@ -51,14 +51,14 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     if !args.replay.is_empty() {
         let plan = ReplayPlan { paths: &args.replay, port: args.port, folder };
         let store = store::open(folder, &settings.store, false)?;
-        if !args.keep_privileges {
+        if args.privileges.are_dropped() {
             stop::prepare()?;
             input::prepare_copies(args.replay.iter().map(PathBuf::as_path));
             start_order::drop_privileges(true, || privileges::drop_privileges_but_replaying(folder));
         }
-        let replayed = replay::run(&plan, store).map_err(|error| match args.keep_privileges {
-            true => error,
-            false => denied_to_confined(error, &args.replay),
+        let replayed = replay::run(&plan, store).map_err(|error| match args.privileges.are_dropped() {
+            true => denied_to_confined(error, &args.replay),
+            false => error,
         });
         let (summary, code) = replayed?;
         show(&summary, args.json)?;
@@ -67,7 +67,7 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     if args.status {
         return status(folder, args.json);
     }
-    let (once, confined) = (args.once, !args.keep_privileges);
+    let (once, confined) = (args.once, args.privileges.are_dropped());
     let mut targets = settings.targets();
     targets.extend(args.server.named_or_in_environment()?);
     settings.queries.tunnels |= args.tunnels;

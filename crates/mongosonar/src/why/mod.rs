@@ -35,7 +35,7 @@ use self::server_log::{OpenedLogs, ServerLogs};
 use self::server_profile::{ProfileReader, ProfiledSpan};
 use crate::args::when::now;
 use crate::capture::ThreadWindow;
-use crate::capture::args::{only_port, reads_sockets};
+use crate::capture::args::{EncryptedAccessArgs, only_port};
 use crate::capture::notice::Notice;
 use crate::capture::session::{CaptureSession, SessionPlan};
 use crate::capture::splitting::{self, OperationMatcher, SplitHelpers, SplitPlan, SplitTrace, WireSide};
@@ -69,8 +69,8 @@ fn interfaces(asked: &[String], processes: &[u32]) -> Vec<String> {
 pub fn run(args: &WhyArgs) -> Result<u8> {
     // Without it, a server that keeps all processors busy leaves too little time for reading the rings.
     sonar_sys::resource::prefer_this_thread().ok();
-    let confined = !args.keep_privileges;
-    let reads_sockets = reads_sockets(args.source, &[(!args.interface.is_empty(), "--interface")])?;
+    let confined = args.privileges.are_dropped();
+    let reads_sockets = args.source.reads_sockets(&[(!args.interface.is_empty(), "--interface")])?;
     warn_of_process_namespace();
     let chosen = splitting::processes(&args.pid, &args.port)?;
     let processes = splitting::numbers(&chosen);
@@ -78,7 +78,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // It cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
     let sample = args.sample.unwrap_or_else(|| sample_of_busy(&processes));
-    let encrypted = EncryptedAccess::of(args.no_tls, args.tls_any_cost);
+    let EncryptedAccessArgs { no_tls, tls_any_cost } = args.encrypted_access;
+    let encrypted = EncryptedAccess::of(no_tls, tls_any_cost);
     let plan = SplitPlan { samples_processors: true, ..SplitPlan::of_command(confined, false, encrypted) };
     // Before any thread is started.
     let split = SplitHelpers::start(&chosen, args.classes.as_deref(), sample, plan)?;
