@@ -6,25 +6,20 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use sonar_sys::Host;
 use sonar_sys::capabilities::grant_line;
 use sonar_sys::ebpf::{
-    MAX_PROCESSES, OWN_PROCESS_NAMESPACE, PROCESS_NAMESPACE_REMEDY, ProcessChange, Trace, TraceError, Tracer,
+    MAX_PROCESSES, OWN_PROCESS_NAMESPACE, PROCESS_NAMESPACE_REMEDY, ProcessChange, TraceError, Tracer,
     is_in_own_process_namespace,
 };
 
 use super::paths::Folder;
 use super::search::ServerSearch;
 use crate::args::connection::{AddressArgs, ServerArgs};
-use crate::confinement::privileges;
-use crate::confinement::start_order::{self, StartStep};
 use crate::servers::MONGOD;
-use crate::stop::{self, StopBehavior};
 
 /// How often to check mongods that do not use the folder yet.
 const EVERY: Duration = Duration::from_secs(1);
@@ -53,35 +48,6 @@ pub fn warn_of_process_namespace() {
     if let Some(problem) = process_namespace_problem() {
         eprintln!("mongosonar: {problem}");
     }
-}
-
-/// Loads and attaches the programs.
-///
-/// # Errors
-/// As [`Tracer::start`], with what helps.
-pub fn attach(trace: &Trace<'_>) -> Result<Tracer> {
-    warn_of_process_namespace();
-    start_order::take(StartStep::Opened);
-    Tracer::start(trace).map_err(refused)
-}
-
-/// Begins to trace with programs that are attached: listens for signals, gives up privileges if it is to be `confined`,
-/// and then prints these lines, when Ctrl-C can end it. Returns what says that it is to stop.
-///
-/// # Errors
-/// As [`stop::listen`].
-pub fn begin(
-    tracer: &Tracer,
-    confined: bool,
-    lines: impl IntoIterator<Item = String>,
-) -> Result<Arc<AtomicBool>> {
-    let drop_all = || privileges::drop_privileges_while_tracing(|| tracer.is_readable());
-    let stop =
-        stop::listen_confined(StopBehavior::Summary, || start_order::drop_privileges(confined, drop_all))?;
-    for line in lines {
-        eprintln!("mongosonar: {line}");
-    }
-    Ok(stop.flag().clone())
 }
 
 fn remedy() -> String {
