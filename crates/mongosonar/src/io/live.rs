@@ -22,7 +22,7 @@ use super::file_trace::{FileSearch, FileTrace};
 use super::finder::PathFinder;
 use super::names::FileNames;
 use super::process::TracedProcesses;
-use super::totals::{FileTotals, FirstSeenFile, TotalsTable};
+use super::totals::{FileTotals, TotalsTable};
 use crate::args::when::now;
 use crate::exit::{OK, usage};
 use crate::screen;
@@ -112,10 +112,7 @@ struct LiveTable<'a> {
 impl LiveTable<'_> {
     fn event(&mut self, event: KernelEvent<'_>, tracer: &Tracer, places: &mut PathFinder) {
         match event {
-            KernelEvent::File { file, key, process, fd, name, pseudo } => {
-                let new = FirstSeenFile { file, key, opened: (process, fd), name, pseudo };
-                self.look.files.add(tracer, places, &new);
-            }
+            KernelEvent::File(new) => self.look.files.add(tracer, places, &new),
             KernelEvent::Process { process, change } => {
                 self.messages.extend(self.look.watch.event(process, change));
             }

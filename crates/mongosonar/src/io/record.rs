@@ -57,7 +57,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
             |(recorder, watch)| {
                 recorder.recording.flush_in_time();
                 recorder.processes(watch.look(&tracer), watch);
-                recorder.release(&tracer);
+                recorder.numbers.release(&tracer);
                 !stop.load(Ordering::Relaxed)
                     && until.is_none_or(|until| Instant::now() < until)
                     && !watch.is_over()
@@ -142,28 +142,14 @@ impl AccessRecorder {
         }
     }
 
-    /// Gives numbers back if there are too many files.
-    fn release(&mut self, tracer: &Tracer) {
-        let surplus = self.numbers.surplus();
-        if !surplus.is_empty() {
-            // If this fails the kernel's table fills up, and counts what it turns away.
-            let _ = tracer.release(&surplus);
-        }
-    }
-
     fn event(&mut self, event: &KernelEvent<'_>, tracer: &Tracer) {
         match *event {
-            KernelEvent::File { file, key, process, fd, name, pseudo } => {
-                let FoundFile { path, wanted } = match pseudo {
-                    Some(folders) => self.paths.of_pseudo(key, folders, name),
-                    None => self.paths.of(key, process, fd, name),
-                };
+            KernelEvent::File(new) => {
+                let FoundFile { path, wanted } = self.paths.find(&new);
                 if wanted {
-                    self.file(file, key, &path.to_string_lossy());
+                    self.file(new.file, new.key, &path.to_string_lossy());
                 } else {
-                    self.numbers.ignore(key);
-                    // If this fails its accesses are still left out here.
-                    let _ = tracer.ignore(key, file);
+                    self.numbers.leave_out(tracer, &new);
                 }
             }
             // Handled by the caller, which knows the processes.

@@ -12,7 +12,7 @@ use crate::agent::file_work::{FileWork, WorkTime};
 use crate::agent::memory::Holder;
 use crate::io::file_trace::FileSearch;
 use crate::io::process::TracedProcesses;
-use crate::io::totals::{FirstSeenFile, TotalsTable};
+use crate::io::totals::TotalsTable;
 use crate::servers::not_traced;
 use crate::{confinement::privileges, doctor};
 
@@ -117,10 +117,7 @@ struct FileTracing<'a> {
 impl FileTracing<'_> {
     fn event(&mut self, tracer: &Tracer, event: KernelEvent<'_>) {
         match event {
-            KernelEvent::File { file, key, process, fd, name, pseudo } => {
-                let new = FirstSeenFile { file, key, opened: (process, fd), name, pseudo };
-                self.files.add(tracer, &mut self.search.places, &new);
-            }
+            KernelEvent::File(new) => self.files.add(tracer, &mut self.search.places, &new),
             KernelEvent::Process { process, change } => {
                 // The status lists the servers.
                 self.search.processes.event(process, change);
