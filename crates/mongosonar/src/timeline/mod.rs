@@ -15,13 +15,14 @@ use crate::screen;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &TimelineArgs) -> Result<u8> {
-    let zone = history::zone(&args.zone);
-    let stored = StoredHistory::open(&args.store)?;
-    let history = stored.view()?.of_server(args.port)?;
+    let zone = history::zone(&args.report.zone);
+    let stored = StoredHistory::open(&args.report.store)?;
+    let history = stored.view()?.of_server(args.report.port)?;
     let span = last_hour_or(&history, WrittenEnds { from: args.from, to: args.to }, &zone)?;
-    let document = args.output.needs_json().then(|| report(&history, span, PARTS, &zone)).transpose()?;
+    let document =
+        args.report.output.needs_json().then(|| report(&history, span, PARTS, &zone)).transpose()?;
     let width = screen::width();
-    args.output.write(
+    args.report.output.write(
         |out| document.as_ref().map_or(Ok(()), |report| report.json(out)),
         |out| -> Result<()> {
             let shown = report(&history, span, chart_columns(width), &zone)?;

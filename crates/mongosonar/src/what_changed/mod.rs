@@ -16,9 +16,9 @@ use crate::screen;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &WhatChangedArgs) -> Result<u8> {
-    let zone = history::zone(&args.zone);
-    let stored = StoredHistory::open(&args.store)?;
-    let history = stored.view()?.of_server(args.port)?;
+    let zone = history::zone(&args.report.zone);
+    let stored = StoredHistory::open(&args.report.store)?;
+    let history = stored.view()?.of_server(args.report.port)?;
     let when = match args.at {
         Some(at) => AskedTime::Moment { at: at.in_zone(&zone), precision_ns: at.precision_ns() },
         None => {
@@ -33,8 +33,8 @@ pub fn run(args: &WhatChangedArgs) -> Result<u8> {
         bail!("{doubt}");
     }
     let text = |out: &mut dyn Write| {
-        report.text(&mut Fitting::new(out, screen::width()), &zone, &args.store.suffix())
+        report.text(&mut Fitting::new(out, screen::width()), &zone, &args.report.store.suffix())
     };
-    args.output.write(|out| report.json(out), text)?;
+    args.report.output.write(|out| report.json(out), text)?;
     Ok(if report.has_changes() { WORSE } else { OK })
 }
