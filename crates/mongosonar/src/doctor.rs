@@ -14,6 +14,7 @@ use sonar_sys::privileges::Duty;
 use sonar_sys::probe::{self, ProbeVerdict};
 use sonar_sys::{Host, RingConfig};
 use sonar_view::doctor::{DoctorLine, DoctorReport};
+use sonar_view::kit::json::line;
 
 use self::checks::PrivilegedChecks;
 use crate::args::config;
@@ -57,7 +58,7 @@ pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
     lines.extend(checked);
     lines.extend(own);
     let report = DoctorReport::new(lines);
-    print(args.json, |out| report.json(out), |mut out| report.text(&mut out))?;
+    print(args.json, |out| line(&report, out), |mut out| report.text(&mut out))?;
     Ok(if report.has_problem() { PROBLEM } else { OK })
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::kit::{escape, json};
+use crate::kit::escape;
 
 /// Version of the schema of JSON.
 const SCHEMA: u32 = 1;
@@ -63,14 +63,6 @@ impl DoctorReport {
     /// Whether something does not work.
     pub fn has_problem(&self) -> bool {
         self.checks.iter().any(|line| line.verdict == "problem")
-    }
-
-    /// As one line of JSON.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        json::line(self, out)
     }
 
     /// As text: a line for each finding, and one for what helps. Paths in them are chosen by whoever starts a server.

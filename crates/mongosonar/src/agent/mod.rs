@@ -25,6 +25,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::Timestamp;
 use sonar_core::time::NS_PER_S;
 use sonar_view::agent::{AgentStatus, AgentSummary, CheckedConfiguration};
+use sonar_view::kit::json::line;
 use sonar_view::kit::{Nanos, Zone, plural};
 
 pub use self::args::{AgentArgs, EXAMPLES};
@@ -128,7 +129,7 @@ fn check(config: Option<&Path>, loaded: Result<Option<PathBuf>>, json: bool) -> 
         Err(error) => return Err(error),
     };
     let checked = CheckedConfiguration::new(file, problem);
-    print(json, |out| checked.json(out), |mut out| checked.text(settings::PLACE, &mut out))?;
+    print(json, |out| line(&checked, out), |mut out| checked.text(settings::PLACE, &mut out))?;
     Ok(code)
 }
 

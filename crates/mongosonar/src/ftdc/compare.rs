@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use sonar_view::ftdc::FtdcComparison;
 use sonar_view::kit::Fitting;
+use sonar_view::kit::json::line;
 
 use super::args::{FtdcCompareArgs, SampleRangeArgs};
 use super::input;
@@ -25,7 +26,7 @@ pub fn run(args: &FtdcCompareArgs) -> Result<u8> {
     let b = read(&args.b, args.from_b, args.to_b)?;
     let comparison = FtdcComparison::new(&a, &b);
     let text = |out: &mut dyn Write| comparison.text(&mut Fitting::new(out, screen::width()), &zone);
-    print(args.json, |out| comparison.json(out), text)?;
+    print(args.json, |out| line(&comparison, out), text)?;
     Ok(match (input::exit_code(&a.reading), input::exit_code(&b.reading)) {
         (OK, OK) if comparison.is_worse() => WORSE,
         (OK, code) | (code, _) => code,

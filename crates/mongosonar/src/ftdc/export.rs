@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use sonar_core::internals::{Metric, SampleKey};
 use sonar_decode::ftdc::{ChunkError, MetricChunk, MetricKind, Schema, describe, number_rule, without_role};
 use sonar_view::ftdc::export::{self, ExportCsv, ExportSample, ExportSeries, MetricValues};
+use sonar_view::kit::json::line;
 
 use super::args::{ExportFormat, FtdcExportArgs};
 use super::input::{self, ChunkSink, Repetitions, SampleRange};
@@ -261,7 +262,7 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
     };
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
     let reading = match format {
-        ExportFormat::Json => pass(false, &mut |sample| Ok(sample.json(&mut out)?))?,
+        ExportFormat::Json => pass(false, &mut |sample| Ok(line(sample, &mut out)?))?,
         ExportFormat::List => {
             let reading = pass(true, &mut |_| Ok(()))?;
             export::names(&names.names, &mut out)?;

@@ -4,6 +4,7 @@ pub mod args;
 
 use anyhow::Result;
 use sonar_view::kit::Fitting;
+use sonar_view::kit::json::line;
 use sonar_view::past::timeline::{PARTS, report};
 use sonar_view::timeline::chart_columns;
 
@@ -23,7 +24,7 @@ pub fn run(args: &TimelineArgs) -> Result<u8> {
         args.report.output.needs_json().then(|| report(&history, span, PARTS, &zone)).transpose()?;
     let width = screen::width();
     args.report.output.write(
-        |out| document.as_ref().map_or(Ok(()), |report| report.json(out)),
+        |out| document.as_ref().map_or(Ok(()), |report| line(report, out)),
         |out| -> Result<()> {
             let shown = report(&history, span, chart_columns(width), &zone)?;
             Ok(shown.text(&mut Fitting::new(out, width), &zone)?)

@@ -6,6 +6,7 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use sonar_view::kit::Fitting;
+use sonar_view::kit::json::line;
 use sonar_view::past::what_changed::{AskedChanges, AskedTime, report};
 
 pub use self::args::WhatChangedArgs;
@@ -35,6 +36,6 @@ pub fn run(args: &WhatChangedArgs) -> Result<u8> {
     let text = |out: &mut dyn Write| {
         report.text(&mut Fitting::new(out, screen::width()), &zone, &args.report.store.suffix())
     };
-    args.report.output.write(|out| report.json(out), text)?;
+    args.report.output.write(|out| line(&report, out), text)?;
     Ok(if report.has_changes() { WORSE } else { OK })
 }

@@ -23,6 +23,7 @@ use sonar_core::{Coverage, Timestamp};
 use sonar_sys::split::SplitLosses;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::disk::run::BenchReport;
+use sonar_view::kit::json::line;
 use sonar_view::kit::{About, Fitting, Grouped};
 use sonar_view::why::{
     DiskLoadJson, ProcessLimitJson, ServerSourcesJson, SplitCoverageJson, WhyReport, WhyTrace,
@@ -350,8 +351,8 @@ fn show_notices(trace: &SplitTrace) {
 /// Writes the report, and its page.
 fn write(report: &WhyReport, as_json: bool, html: Option<OutFile>) -> Result<u8> {
     let text = |out: &mut dyn Write| report.text(&mut Fitting::new(out, screen::width()));
-    page_and_print(write_opened_page(html.as_ref(), |out| report.json(out)), || {
-        print(as_json, |out| report.json(out), text)
+    page_and_print(write_opened_page(html.as_ref(), |out| line(report, out)), || {
+        print(as_json, |out| line(report, out), text)
     })?;
     Ok(OK)
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::kit::{escape, json};
+use crate::kit::escape;
 
 /// A configuration that was checked: the JSON document of `agent --check-config`.
 #[derive(Clone, Debug, Serialize)]
@@ -20,14 +20,6 @@ impl CheckedConfiguration {
     /// Of the file with this name, if there is one; `problem` is what is wrong with it.
     pub fn new(file: Option<String>, problem: Option<String>) -> Self {
         Self { schema: 1, kind: "agent_config", file, valid: problem.is_none(), problem }
-    }
-
-    /// As one line of JSON.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        json::line(self, out)
     }
 
     /// As text, of one that is valid; `place` is where a file would have been.

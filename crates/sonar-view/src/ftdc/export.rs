@@ -8,9 +8,9 @@ use std::io::{self, Write};
 
 use serde::{Serialize, Serializer};
 
-use crate::kit::{CsvLine, escape, json};
+use crate::kit::{CsvLine, escape};
 
-/// A sample: the JSON document of a line.
+/// A sample: a line of JSON.
 #[derive(Copy, Clone, Debug, Serialize)]
 pub struct ExportSample<'a> {
     /// In milliseconds since 1970; `None` if the sample has no time.
@@ -32,16 +32,6 @@ impl Serialize for MetricValues<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let named = self.values.iter().filter_map(|(column, value)| Some((self.names.get(*column)?, value)));
         serializer.collect_map(named)
-    }
-}
-
-impl ExportSample<'_> {
-    /// As one line of JSON.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        json::line(self, out)
     }
 }
 
@@ -143,6 +133,7 @@ fn metric_name(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::json::line;
 
     #[test]
     fn what_a_sample_lacks_is_null_or_empty_and_all_lines_have_the_same_columns() {
@@ -151,7 +142,7 @@ mod tests {
         for (time_ms, values) in [(Some(1_500), &[(0, Some(-7)), (1, None)][..]), (None, &[(2, Some(3))][..])]
         {
             let sample = ExportSample { time_ms, metrics: MetricValues { names: &names, values } };
-            sample.json(&mut lines).unwrap();
+            line(&sample, &mut lines).unwrap();
             csv.sample(&sample, &mut table).unwrap();
         }
         assert_eq!(
@@ -169,7 +160,7 @@ mod tests {
         let mut series = ExportSeries::default();
         series.add(1_500, &metrics);
         let (mut json, mut csv, mut open, mut list) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        sample.json(&mut json).unwrap();
+        line(&sample, &mut json).unwrap();
         ExportCsv::default().sample(&sample, &mut csv).unwrap();
         series.open_metrics(&names, "host\u{9b}", &mut open).unwrap();
         super::names(&names, &mut list).unwrap();

@@ -253,14 +253,6 @@ impl FtdcReport {
         )
     }
 
-    /// As one line of JSON.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl io::Write) -> io::Result<()> {
-        crate::kit::json::line(self, out)
-    }
-
     /// As CSV: a line for each figure.
     ///
     /// # Errors
