@@ -10,13 +10,14 @@ use sonar_core::history::Span;
 use sonar_decode::io_file::{RecordingBlock, RecordingParser, RecordingStep};
 use sonar_sys::host::regular;
 use sonar_view::files::{DiskBench, Recording, each, json, text};
-use sonar_view::kit::{Fitting, plural};
+use sonar_view::kit::plural;
 
 use super::args::IoReportArgs;
 use super::recording::{DEVICE, HOLDS};
 use crate::exit::{OK, TRUNCATED, usage};
+use crate::input;
 use crate::input::content::{self, FileContent};
-use crate::{input, screen};
+use crate::report_output::fitted;
 
 /// The most names to keep; further files are shown by number.
 const MAX_NAMES: usize = 65_536;
@@ -84,7 +85,7 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     let limit = args.limit.unwrap_or(20);
     args.output.write(
         |out| json(&loaded.recording(), limit, &pictures, out),
-        |out| text(&loaded.recording(), limit, &mut Fitting::new(out, screen::width())),
+        fitted(|out| text(&loaded.recording(), limit, out)),
     )?;
     if let Some(damage) = &loaded.damage {
         eprintln!("mongosonar: {}: {damage}; all before that is shown", args.file.display());

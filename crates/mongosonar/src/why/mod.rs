@@ -8,7 +8,6 @@ mod server_operation;
 mod server_profile;
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -24,7 +23,7 @@ use sonar_sys::split::SplitLosses;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::disk::run::BenchReport;
 use sonar_view::kit::json::line;
-use sonar_view::kit::{About, Fitting, Grouped};
+use sonar_view::kit::{About, Grouped};
 use sonar_view::why::{
     DiskLoadJson, ProcessLimitJson, ServerSourcesJson, SplitCoverageJson, WhyReport, WhyTrace,
 };
@@ -42,14 +41,14 @@ use crate::capture::session::{CaptureSession, SessionPlan};
 use crate::capture::splitting::{self, OperationMatcher, SplitHelpers, SplitPlan, SplitTrace, WireSide};
 use crate::capture::threads::{CaptureTask, RETIRE, RunningCapture};
 use crate::capture::tls::EncryptedAccess;
+use crate::disk;
 use crate::exit::OK;
 use crate::io::names::FileNames;
 use crate::io::process::warn_of_process_namespace;
 use crate::locking::lock;
 use crate::outfile::OutFile;
-use crate::report_output::{page_and_print, print, write_opened_page};
+use crate::report_output::{fitted, page_and_print, print, write_opened_page};
 use crate::stop::{Signals, StopBehavior};
-use crate::{disk, screen};
 
 /// Bytes of the ring of packets.
 const RING_BYTES: usize = 32 << 20;
@@ -350,7 +349,7 @@ fn show_notices(trace: &SplitTrace) {
 
 /// Writes the report, and its page.
 fn write(report: &WhyReport, as_json: bool, html: Option<OutFile>) -> Result<u8> {
-    let text = |out: &mut dyn Write| report.text(&mut Fitting::new(out, screen::width()));
+    let text = fitted(|out| report.text(out));
     page_and_print(write_opened_page(html.as_ref(), |out| line(report, out)), || {
         print(as_json, |out| line(report, out), text)
     })?;
