@@ -4,8 +4,7 @@ use anyhow::Result;
 use sonar_view::files::compare::{json, text};
 
 use super::args::IoCompareArgs;
-use super::report::load;
-use crate::exit::{OK, TRUNCATED};
+use super::report::{code_of, load};
 use crate::report_output::{fitted, print};
 
 /// Runs the command; returns the exit code.
@@ -19,12 +18,6 @@ pub fn run(args: &IoCompareArgs) -> Result<u8> {
         |out| json(sides, limit, out),
         fitted(|out| text([&names[0], &names[1]], sides, limit, out)),
     )?;
-    let mut code = OK;
-    for (path, side) in [(&args.a, &a), (&args.b, &b)] {
-        if let Some(damage) = &side.damage {
-            eprintln!("mongosonar: {}: {damage}; all before that is shown", path.display());
-            code = TRUNCATED;
-        }
-    }
-    Ok(code)
+    let [a, b] = [(&args.a, &a), (&args.b, &b)].map(|(path, side)| code_of(path, side.damage.as_deref()));
+    Ok(a.max(b))
 }

@@ -14,7 +14,7 @@ use sonar_view::kit::plural;
 
 use super::args::IoReportArgs;
 use super::recording::{DEVICE, HOLDS};
-use crate::exit::{OK, TRUNCATED, usage};
+use crate::exit::{self, usage};
 use crate::input;
 use crate::input::content::{self, FileContent};
 use crate::report_output::fitted;
@@ -87,11 +87,12 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
         |out| json(&loaded.recording(), limit, &pictures, out),
         fitted(|out| text(&loaded.recording(), limit, out)),
     )?;
-    if let Some(damage) = &loaded.damage {
-        eprintln!("mongosonar: {}: {damage}; all before that is shown", args.file.display());
-        return Ok(TRUNCATED);
-    }
-    Ok(OK)
+    Ok(code_of(&args.file, loaded.damage.as_deref()))
+}
+
+/// The exit code of a recording that was read as far as it goes; says why not to its end.
+pub fn code_of(recording: &Path, damage: Option<&str>) -> u8 {
+    exit::of_damage(&recording.to_string_lossy(), damage, "all before that is shown")
 }
 
 /// The reads that a run of `disk bench` measured.
@@ -124,11 +125,7 @@ fn list(recording: &Path) -> Result<u8> {
         return Err(error.into());
     }
     out.flush()?;
-    if let Some(damage) = damage {
-        eprintln!("mongosonar: {}: {damage}; all before that is shown", recording.display());
-        return Ok(TRUNCATED);
-    }
-    Ok(OK)
+    Ok(code_of(recording, damage.as_deref()))
 }
 
 /// Columns and rows of a picture in the page.
