@@ -176,8 +176,9 @@ impl FtdcReport {
         reading: FtdcReading,
         zone: &Zone,
     ) -> Self {
-        let time = |ms| Timestamp::from_unix_ns(ns(ms));
-        let span = assessment.span_ms().map(|(from, to)| Span { from: time(from), to: time(to) });
+        let span = assessment
+            .span_ms()
+            .map(|(from, to)| Span { from: Timestamp::from_unix_ms(from), to: Timestamp::from_unix_ms(to) });
         let (processors_available, memory_limit_mib) =
             (server.fewer_processors(), server.tighter_memory_mib());
         let server = server.clone();
