@@ -228,8 +228,10 @@ fn reading(command: &Command) -> Option<FileReading<'_>> {
         },
         Command::Report(args) => Some(args.reading()),
         Command::Compare(args) => Some(args.reading()),
-        Command::WhatChanged(args) => Some(of_store(&args.store).with_page(args.output.html.as_ref())),
-        Command::Timeline(args) => Some(of_store(&args.store).with_page(args.output.html.as_ref())),
+        Command::WhatChanged(WhatChangedArgs { report, .. })
+        | Command::Timeline(TimelineArgs { report, .. }) => {
+            Some(of_store(&report.store).with_page(report.output.html.as_ref()))
+        }
         Command::Disk(command) => match command {
             DiskCommand::Bench(args) => {
                 Some(FileReading::of(args.compare.as_deref()?).with_page(args.html.as_ref()))

@@ -2,36 +2,25 @@
 
 mod checks;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
-use serde::Serialize;
 use sonar_core::history::CollectorKind;
 use sonar_core::words::plural;
 use sonar_sys::host::listeners::FoundListeners;
 use sonar_sys::privileges::Duty;
 use sonar_sys::probe::{self, ProbeVerdict};
 use sonar_sys::{Host, RingConfig};
-use sonar_view::kit::{escape, json};
+use sonar_view::doctor::{DoctorLine, DoctorReport};
+use sonar_view::kit::json::line;
 
-use self::checks::{DoctorLine, PrivilegedChecks};
+use self::checks::PrivilegedChecks;
 use crate::args::config;
 use crate::confinement::{privileges, start_order};
 use crate::exit::{OK, PROBLEM};
 use crate::report_output::print;
-
-/// Version of the schema of `--json`.
-const SCHEMA: u32 = 1;
-
-/// All findings.
-#[derive(Serialize)]
-struct DoctorDocument<'a> {
-    schema: u32,
-    kind: &'static str,
-    checks: &'a [DoctorLine],
-}
 
 /// The arguments of `mongosonar doctor`.
 #[derive(Args, Debug)]
@@ -43,7 +32,6 @@ pub struct DoctorArgs {
 
 /// Prints the findings; the exit code shows whether there is a problem.
 pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
-    let json = args.json;
     let host = Host::live();
     let mut lines: Vec<DoctorLine> = probe::all(&RingConfig::default(), &host)
         .into_iter()
@@ -69,25 +57,9 @@ pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
     lines.push(servers(found));
     lines.extend(checked);
     lines.extend(own);
-    let document = DoctorDocument { schema: SCHEMA, kind: "doctor", checks: &lines };
-    print(json, |out| json::line(&document, out), |mut out| text(&lines, &mut out))?;
-    Ok(if lines.iter().any(|line| line.verdict == "problem") { PROBLEM } else { OK })
-}
-
-/// A line for each finding, and one for what helps. Paths in them are chosen by whoever starts a server.
-fn text(lines: &[DoctorLine], out: &mut impl Write) -> io::Result<()> {
-    let width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
-    for line in lines {
-        let needed =
-            if line.verdict == "ok" { String::new() } else { format!(" (needed by: {})", line.commands) };
-        let DoctorLine { verdict, name, found, remedy, .. } = line;
-        // escaped: the rest is fixed
-        writeln!(out, "{verdict:8} {name:width$}  {}{needed}", escape(found))?;
-        if let Some(remedy) = remedy {
-            writeln!(out, "{:8} {:width$}  fix: {}", "", "", escape(remedy))?;
-        }
-    }
-    Ok(())
+    let report = DoctorReport::new(lines);
+    print(args.json, |out| line(&report, out), |mut out| report.text(&mut out))?;
+    Ok(if report.has_problem() { PROBLEM } else { OK })
 }
 
 /// What helps a collector of the agent that cannot work, in the words of this command.
@@ -138,21 +110,4 @@ fn terminal() -> DoctorLine {
         _ => "standard output is no terminal: a table for each interval".to_owned(),
     };
     DoctorLine::new("terminal", "queries, io live").ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_that_another_user_chose_is_shown_and_not_obeyed() {
-        let path = "/tmp/\u{1b}[2J\nok       servers  all is well\u{9b}0m";
-        let line =
-            DoctorLine::new("log", "logs report").warning(format!("{path} cannot be read"), path.to_owned());
-        let mut out = Vec::new();
-        text(&[line], &mut out).unwrap();
-        let out = String::from_utf8(out).unwrap();
-        assert_eq!(out.lines().count(), 2, "{out}");
-        assert!(!out.contains(['\u{1b}', '\u{9b}']), "{out:?}");
-    }
 }

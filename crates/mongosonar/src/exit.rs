@@ -94,6 +94,14 @@ pub fn stopped() -> Option<(&'static str, u8)> {
     })
 }
 
+/// The exit code of a file that was read as far as it goes. If that is not to its end, says why, and what became of the
+/// `rest`.
+pub fn of_damage(file: &str, damage: Option<&str>, rest: &str) -> u8 {
+    let Some(damage) = damage else { return OK };
+    eprintln!("mongosonar: {file}: {damage}; {rest}");
+    TRUNCATED
+}
+
 /// The exit code of an error.
 pub fn code(error: &anyhow::Error) -> u8 {
     use sonar_mongo::ServerError::{ConnectionString, Filter};

@@ -6,6 +6,7 @@ use anyhow::Result;
 use sonar_core::Role;
 use sonar_view::incident::IncidentReport;
 use sonar_view::kit::Fitting;
+use sonar_view::kit::json::line;
 use sonar_view::past::{PastIncident, timeline};
 use sonar_view::queries::Selection;
 use sonar_view::timeline::chart_columns;
@@ -48,6 +49,6 @@ pub fn run(args: &DigestArgs, store: &StoreArgs) -> Result<u8> {
         Ok(shown.text(&mut Fitting::new(out, width), &window, &selection, &store.suffix())?)
     };
     let output = OutputArgs { json: args.json, html: args.html.clone() };
-    output.write(|out| report.json(out), text)?;
+    output.write(|out| line(&report, out), text)?;
     Ok(OK)
 }

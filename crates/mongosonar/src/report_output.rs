@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
+use sonar_view::kit::Fitting;
 
 use crate::outfile::{self, OutFile};
-use crate::page;
+use crate::{page, screen};
 
 /// In which forms a command writes its report.
 #[derive(Args, Debug, Clone, Default)]
@@ -63,6 +64,13 @@ where
         }
         Ok(())
     })
+}
+
+/// A text that keeps to the width of the screen.
+pub fn fitted<E>(
+    text: impl FnOnce(&mut Fitting<&mut dyn Write>) -> Result<(), E>,
+) -> impl FnOnce(&mut dyn Write) -> Result<(), E> {
+    move |out: &mut dyn Write| text(&mut Fitting::new(out, screen::width()))
 }
 
 /// Passes standard output to `write`.

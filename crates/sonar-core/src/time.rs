@@ -4,6 +4,8 @@ use std::fmt;
 
 /// Nanoseconds per second.
 pub const NS_PER_S: u64 = 1_000_000_000;
+/// Nanoseconds per millisecond.
+pub const NS_PER_MS: u64 = 1_000_000;
 
 /// A point in time: nanoseconds since the Unix epoch, on `CLOCK_REALTIME` or on the clock of a capture file.
 /// The range ends in the year 2554.
@@ -16,6 +18,11 @@ impl Timestamp {
         Self(ns)
     }
 
+    /// From milliseconds since the Unix epoch, as servers write times; the epoch itself for earlier times. Saturates.
+    pub const fn from_unix_ms(ms: i64) -> Self {
+        Self(if ms > 0 { (ms as u64).saturating_mul(NS_PER_MS) } else { 0 })
+    }
+
     /// From seconds and nanoseconds since the Unix epoch, as in kernel structures and capture files; saturates.
     pub const fn from_unix(seconds: u64, nanos: u32) -> Self {
         Self(seconds.saturating_mul(NS_PER_S).saturating_add(nanos as u64))
@@ -24,6 +31,11 @@ impl Timestamp {
     /// Nanoseconds since the Unix epoch.
     pub const fn unix_ns(self) -> u64 {
         self.0
+    }
+
+    /// Whole milliseconds since the Unix epoch.
+    pub const fn unix_ms(self) -> i64 {
+        (self.0 / NS_PER_MS) as i64
     }
 
     /// Whether it is a time. The epoch itself stands for an unknown one: no server or capture is that old.
@@ -94,5 +106,13 @@ mod tests {
         let t = Timestamp::from_unix(17, 5);
         assert_eq!(t.floor_to(10 * NS_PER_S), Timestamp::from_unix(10, 0));
         assert_eq!(Timestamp::from_unix(3, 0).since(t), 0);
+    }
+
+    #[test]
+    fn milliseconds_are_those_of_servers() {
+        let at = Timestamp::from_unix_ms(1_500);
+        assert_eq!((at, at.plus_ns(999_999).unix_ms()), (Timestamp::from_unix(1, 500_000_000), 1_500));
+        assert!(!Timestamp::from_unix_ms(-1).is_known());
+        assert_eq!(Timestamp::from_unix_ms(i64::MAX).unix_ns(), u64::MAX);
     }
 }

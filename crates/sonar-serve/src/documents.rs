@@ -8,6 +8,7 @@ use sonar_core::history::{EventKind, SeriesSubject, Span};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Role, ShapeId, Timestamp};
 use sonar_view::kit::Zone;
+use sonar_view::kit::json::line;
 use sonar_view::page::{PageStatus, SCHEMA};
 use sonar_view::past::all_series::{self, SeriesFilter};
 use sonar_view::past::events::{self, EventFilter};
@@ -212,7 +213,7 @@ impl<'a> AskedDocument<'a> {
             agent_problem,
             refused: BTreeMap::from(refused),
         };
-        written(status.json(out))
+        written(line(&status, out))
     }
 
     fn queries(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
@@ -276,7 +277,7 @@ impl<'a> AskedDocument<'a> {
         let history = self.history(port(&mut parameters)?, zone)?;
         let span = self.span(&mut parameters, &history, zone)?;
         parameters.finish()?;
-        written(shape::report(&history, id, span, zone)?.json(out))
+        written(line(&shape::report(&history, id, span, zone)?, out))
     }
 
     /// Which rows are asked for, of the server at this port or of all.
@@ -316,7 +317,7 @@ impl<'a> AskedDocument<'a> {
         let history = self.history(port(&mut parameters)?, zone)?;
         let span = self.span(&mut parameters, &history, zone)?;
         parameters.finish()?;
-        written(timeline::report(&history, span, timeline::PARTS, zone)?.json(out))
+        written(line(&timeline::report(&history, span, timeline::PARTS, zone)?, out))
     }
 
     fn waits(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
@@ -324,7 +325,7 @@ impl<'a> AskedDocument<'a> {
         let history = self.history(port(&mut parameters)?, zone)?;
         let span = self.span(&mut parameters, &history, zone)?;
         parameters.finish()?;
-        written(waits::report(&history, span, zone)?.json(out))
+        written(line(&waits::report(&history, span, zone)?, out))
     }
 
     fn series(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
@@ -338,7 +339,7 @@ impl<'a> AskedDocument<'a> {
             limit: parameters.number("limit", 1..=MAX_SERIES)?.unwrap_or(SERIES),
         };
         parameters.finish()?;
-        written(all_series::report(&history, span, &filter, zone)?.json(out))
+        written(line(&all_series::report(&history, span, &filter, zone)?, out))
     }
 
     fn events(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
@@ -351,7 +352,7 @@ impl<'a> AskedDocument<'a> {
             limit: parameters.number("limit", 1..=MAX_EVENTS)?.unwrap_or(EVENTS),
         };
         parameters.finish()?;
-        written(events::report(&history, span, &filter, zone)?.json(out))
+        written(line(&events::report(&history, span, &filter, zone)?, out))
     }
 
     fn incident(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
@@ -360,7 +361,7 @@ impl<'a> AskedDocument<'a> {
         let span = self.span(&mut parameters, &history, &zone)?;
         parameters.finish()?;
         let selection = Selection { role: Some(Role::Served), zone, ..Selection::default() };
-        written(PastIncident::of(&history, span, &selection)?.report.json(out))
+        written(line(&PastIncident::of(&history, span, &selection)?.report, out))
     }
 
     fn changes(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
@@ -383,7 +384,7 @@ impl<'a> AskedDocument<'a> {
             }
         };
         parameters.finish()?;
-        written(what_changed::report(&history, &AskedChanges { when, against }, zone)?.json(out))
+        written(line(&what_changed::report(&history, &AskedChanges { when, against }, zone)?, out))
     }
 }
 

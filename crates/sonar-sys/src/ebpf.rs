@@ -21,7 +21,7 @@ use rustix::time::ClockId;
 use sonar_core::files::{FileUsage, IoLosses};
 
 pub use plan::AttachMode;
-pub use records::{FileKey, KernelEvent, ProcessChange, PseudoFolders};
+pub use records::{FileKey, FirstSeenFile, KernelEvent, ProcessChange, PseudoFolders};
 
 use self::plan::{PAGES, ProgramPlan};
 use self::processes::FollowedProcesses;

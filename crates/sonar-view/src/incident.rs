@@ -11,7 +11,7 @@ use ts_rs::TS;
 
 use crate::changes::words::metric;
 use crate::changes::{ChangesReport, GapJson};
-use crate::kit::json::{line, name};
+use crate::kit::json::name;
 use crate::kit::{About, Fitting, Zone, ZoneObject, server_address};
 use crate::queries::json::ObjectKind;
 use crate::queries::{Selection, ServerState, WindowReport, json, text};
@@ -113,14 +113,6 @@ impl IncidentReport {
             queries: serde_json::from_slice(&queries)?,
             figures: figures(window),
         })
-    }
-
-    /// Writes the document as one line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        line(self, out)
     }
 
     /// As text: what changed, the timeline, and the queries of `window`. `suffix` is what to write after the arguments of

@@ -12,7 +12,10 @@
 //! | `profiler status`, `tail`, `impact` | [`profiler`], a module each | the same module |
 //! | `disk bench`, `check`, `stat`, ... | [`disk`], a module each | the same module |
 //! | `stacks` | [`stacks`] | [`stacks`], formats of other tools |
-//! | `io report`, `compare`, `live` | [`files`], a module each | the same module |
+//! | `io report`, `compare`, `live`, `reorder` | [`files`], a module each | the same module |
+//! | `ftdc report`, `compare`, `export` | [`ftdc`] | [`ftdc`] |
+//! | `agent --status`, `--replay`, `--check-config` | [`agent`] | [`agent`] |
+//! | `doctor` | [`doctor`] | [`doctor`] |
 //!
 //! What a history says about a span of time is found in [`past`], for commands and the web alike.
 //!
@@ -29,6 +32,7 @@ pub mod compare;
 pub mod current_op;
 pub mod digest;
 pub mod disk;
+pub mod doctor;
 pub mod explain;
 pub mod files;
 pub mod ftdc;

@@ -1,14 +1,12 @@
 //! Documents that only a served page has.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 use serde::Serialize;
 use ts_rs::TS;
 
 use crate::agent::AgentStatus;
 use crate::changes::GapJson;
-use crate::kit::json::line;
 
 /// Version of the schema of these documents.
 pub const SCHEMA: u32 = 1;
@@ -41,16 +39,6 @@ pub struct PageStatus {
     pub agent_problem: Option<String>,
     /// How much was refused since the start of the page, by its reason.
     pub refused: BTreeMap<&'static str, u64>,
-}
-
-impl PageStatus {
-    /// Writes the document as one line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        line(self, out)
-    }
 }
 
 /// Why a request was refused.

@@ -8,7 +8,6 @@ use sonar_core::history::{SeriesMetric, SeriesSubject, SeriesValue, Span};
 use sonar_core::{Endpoint, HistoryWindow};
 
 use crate::ftdc::units;
-use crate::kit::json::line;
 use crate::kit::{About, Fitting, Heading, Nanos, TextTable, UNKNOWN, Zone, plural, server_address};
 
 /// Version of the schema.
@@ -123,14 +122,6 @@ impl SeriesTable {
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
-    }
-
-    /// As one line of JSON.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        line(self, out)
     }
 
     /// As a table of means, at most `limit` rows.

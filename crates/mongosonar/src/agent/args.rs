@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::args::connection::{PortlessServerArgs, SERVER_OPTIONS};
+use crate::args::privileges::PrivilegeArgs;
 use crate::args::values::{number, parse_duration};
 
 /// Examples for the help.
@@ -45,9 +46,8 @@ pub struct AgentArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Keep all privileges after the start
-    #[arg(long)]
-    pub keep_privileges: bool,
+    #[command(flatten)]
+    pub privileges: PrivilegeArgs,
     /// A server to ask for serverStatus, replSetGetStatus and the sizes of its collections.
     #[command(
         flatten,

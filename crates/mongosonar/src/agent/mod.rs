@@ -17,15 +17,15 @@ pub mod status_file;
 mod store;
 mod summed_store;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use serde::Serialize;
 use sonar_core::Timestamp;
 use sonar_core::time::NS_PER_S;
-use sonar_view::agent::{AgentStatus, AgentSummary};
+use sonar_view::agent::{AgentStatus, AgentSummary, CheckedConfiguration};
+use sonar_view::kit::json::line;
 use sonar_view::kit::{Nanos, Zone, plural};
 
 pub use self::args::{AgentArgs, EXAMPLES};
@@ -52,14 +52,14 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     if !args.replay.is_empty() {
         let plan = ReplayPlan { paths: &args.replay, port: args.port, folder };
         let store = store::open(folder, &settings.store, false)?;
-        if !args.keep_privileges {
+        if args.privileges.are_dropped() {
             stop::prepare()?;
             input::prepare_copies(args.replay.iter().map(PathBuf::as_path));
             start_order::drop_privileges(true, || privileges::drop_privileges_but_replaying(folder));
         }
-        let replayed = replay::run(&plan, store).map_err(|error| match args.keep_privileges {
-            true => error,
-            false => denied_to_confined(error, &args.replay),
+        let replayed = replay::run(&plan, store).map_err(|error| match args.privileges.are_dropped() {
+            true => denied_to_confined(error, &args.replay),
+            false => error,
         });
         let (summary, code) = replayed?;
         show(&summary, args.json)?;
@@ -68,7 +68,7 @@ pub fn run(args: &AgentArgs, config: Option<&Path>) -> Result<u8> {
     if args.status {
         return status(folder, args.json);
     }
-    let (once, confined) = (args.once, !args.keep_privileges);
+    let (once, confined) = (args.once, args.privileges.are_dropped());
     let mut targets = settings.targets();
     targets.extend(args.server.named_or_in_environment()?);
     settings.queries.tunnels |= args.tunnels;
@@ -122,31 +122,14 @@ fn denied_to_confined(error: anyhow::Error, paths: &[PathBuf]) -> anyhow::Error 
 /// # Errors
 /// It is not valid. With `json`, that is a part of the answer.
 fn check(config: Option<&Path>, loaded: Result<Option<PathBuf>>, json: bool) -> Result<u8> {
-    #[derive(Serialize)]
-    struct Checked<'a> {
-        schema: u32,
-        kind: &'static str,
-        file: Option<String>,
-        valid: bool,
-        problem: Option<&'a str>,
-    }
-    if !json {
-        match loaded? {
-            Some(file) => println!("{}: valid", file.display()),
-            None => println!("no configuration file ({}); defaults are used", settings::PLACE),
-        }
-        return Ok(OK);
-    }
-    let file = checked_file(config, &loaded);
-    let (problem, code) = match &loaded {
+    let file = checked_file(config, &loaded).map(|file| file.display().to_string());
+    let (problem, code) = match loaded {
         Ok(_) => (None, OK),
-        Err(error) => (Some(exit::message(error)), exit::code(error)),
+        Err(error) if json => (Some(exit::message(&error)), exit::code(&error)),
+        Err(error) => return Err(error),
     };
-    let file = file.map(|file| file.display().to_string());
-    let (valid, problem) = (problem.is_none(), problem.as_deref());
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, &Checked { schema: 1, kind: "agent_config", file, valid, problem })?;
-    writeln!(out)?;
+    let checked = CheckedConfiguration::new(file, problem);
+    print(json, |out| line(&checked, out), |mut out| checked.text(settings::PLACE, &mut out))?;
     Ok(code)
 }
 

@@ -3,5 +3,6 @@
 pub mod config;
 pub mod connection;
 pub mod manual;
+pub mod privileges;
 pub mod values;
 pub mod when;

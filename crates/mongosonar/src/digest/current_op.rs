@@ -10,13 +10,13 @@ use sonar_core::CurrentOperations;
 use sonar_decode::current_op::CurrentOpReader;
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
 use sonar_view::current_op::{self, CurrentFileView, CurrentView};
-use sonar_view::kit::{Fitting, Zone, escape};
+use sonar_view::kit::{Fitting, Zone};
 use sonar_view::queries::ClassSet;
 
 use super::args::DigestArgs;
-use super::show::ROWS;
+use super::show::{ROWS, code_of, heading};
 use crate::args::values::{ClassArg, ShapeArg};
-use crate::exit::{OK, TRUNCATED, usage};
+use crate::exit::{OK, usage};
 use crate::input;
 use crate::input::content::{self, FileContent};
 use crate::input::documents;
@@ -111,24 +111,12 @@ pub fn show(args: &DigestArgs, files: &[CurrentFile]) -> Result<u8> {
                 current_op::json(&view(args, file, all), &mut *out)?;
                 continue;
             }
-            if files.len() > 1 {
-                if at > 0 {
-                    writeln!(out)?;
-                }
-                writeln!(out, "{}:", escape(&file.name))?;
-            }
+            heading(at, files.len(), &file.name, out)?;
             let view = view(args, file, args.limit.unwrap_or(ROWS));
             current_op::text(&view, &mut Fitting::new(&mut *out, screen::width()))?;
         }
         Ok(())
     };
     page_and_print(page, || to_stdout(write))?;
-    let mut is_damaged = false;
-    for file in files {
-        if let Some(damage) = &file.damage {
-            is_damaged = true;
-            eprintln!("mongosonar: {}: {damage}; all before it has been read", file.name);
-        }
-    }
-    Ok(if is_damaged { TRUNCATED } else { OK })
+    Ok(files.iter().map(|file| code_of(&file.name, file.damage.as_deref())).max().unwrap_or(OK))
 }

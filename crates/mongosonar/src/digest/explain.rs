@@ -10,10 +10,11 @@ use sonar_core::explain::ExplainedCommand;
 use sonar_decode::explain;
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
 use sonar_view::explain::{self as view, ExplainOutput, ExplainView};
-use sonar_view::kit::{Fitting, escape};
+use sonar_view::kit::Fitting;
 
 use super::args::DigestArgs;
-use crate::exit::{OK, TRUNCATED, usage};
+use super::show::{code_of, heading};
+use crate::exit::{OK, usage};
 use crate::input::content::{self, FileContent};
 use crate::input::documents;
 use crate::report_output::{page_and_print, to_stdout, write_page};
@@ -107,12 +108,7 @@ pub fn show(args: &DigestArgs, files: &[ExplainFile]) -> Result<u8> {
                 view::json(shown, &mut *out)?;
                 continue;
             }
-            if at > 0 {
-                writeln!(out)?;
-            }
-            if outputs.len() > 1 {
-                writeln!(out, "{}:", escape(file))?;
-            }
+            heading(at, outputs.len(), file, out)?;
             view::text(shown, &mut Fitting::new(&mut *out, screen::width()))?;
         }
         Ok(())
@@ -125,10 +121,5 @@ pub fn show(args: &DigestArgs, files: &[ExplainFile]) -> Result<u8> {
             file.name
         );
     }
-    for file in files {
-        if let Some(damage) = &file.damage {
-            eprintln!("mongosonar: {}: {damage}; all before it has been read", file.name);
-        }
-    }
-    Ok(if files.iter().any(|file| file.damage.is_some()) { TRUNCATED } else { OK })
+    Ok(files.iter().map(|file| code_of(&file.name, file.damage.as_deref())).max().unwrap_or(OK))
 }

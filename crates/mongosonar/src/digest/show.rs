@@ -1,6 +1,6 @@
 //! Shows a digest as text, JSON, CSV or a page.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use anyhow::Result;
 use sonar_core::Source;
@@ -20,6 +20,22 @@ pub const IGNORED_RATE_LIMIT: &str = "This version of Percona Server profiles ev
 
 /// Rows of a text report by default.
 pub const ROWS: usize = 20;
+
+/// Writes the name of one of several files above what it holds, and an empty line between them.
+pub fn heading(place: usize, count: usize, file: &str, out: &mut dyn Write) -> io::Result<()> {
+    if place > 0 {
+        writeln!(out)?;
+    }
+    if count > 1 {
+        writeln!(out, "{}:", escape(file))?;
+    }
+    Ok(())
+}
+
+/// The exit code of a file that was read as far as it goes; says why not to its end.
+pub fn code_of(file: &str, damage: Option<&str>) -> u8 {
+    exit::of_damage(file, damage, "all before it has been read")
+}
 
 /// The order of the rows of a digest, from its name.
 pub fn sort(name: Option<&str>) -> Result<RowOrder> {

@@ -156,63 +156,34 @@ Without --r and --w, and with --mongoperf-config -, it reads mongoperf's configu
 
 /// The arguments of `disk bench`. The names of mongoperf are flags too.
 #[derive(Args, Debug, Default, Clone)]
+#[command(next_help_heading = "What to measure, in mongoperf's names")]
 pub struct BenchArgs {
     /// Read mongoperf's configuration from this file, a JSON document with keys quoted or not; - is standard input
-    #[arg(long, value_name = "FILE", help_heading = "What to measure, in mongoperf's names")]
+    #[arg(long, value_name = "FILE")]
     pub mongoperf_config: Option<PathBuf>,
     /// Most requests in flight; the steps are 1, 2, 4 … up to it [default: 1]
-    #[arg(
-        long = "nThreads",
-        alias = "n-threads",
-        value_name = "N",
-        value_parser = number(1..=MOST_IN_FLIGHT, 16),
-        help_heading = "What to measure, in mongoperf's names"
-    )]
+    #[arg(long = "nThreads", alias = "n-threads", value_name = "N", value_parser = number(1..=MOST_IN_FLIGHT, 16))]
     pub n_threads: Option<u32>,
     /// Size of the test file in MiB [default: 1]
-    #[arg(
-        long = "fileSizeMB",
-        alias = "file-size-mb",
-        value_name = "MIB",
-        value_parser = number(1..=MOST_FILE_MB, 4_000),
-        help_heading = "What to measure, in mongoperf's names"
-    )]
+    #[arg(long = "fileSizeMB", alias = "file-size-mb", value_name = "MIB", value_parser = number(1..=MOST_FILE_MB, 4_000))]
     pub file_size_mb: Option<u64>,
     /// Pause after each round in microseconds, divided by the number in flight [default: 0]
-    #[arg(
-        long = "sleepMicros",
-        alias = "sleep-micros",
-        value_name = "MICROS",
-        value_parser = number(0..=MOST_PAUSE, 1_000),
-        help_heading = "What to measure, in mongoperf's names"
-    )]
+    #[arg(long = "sleepMicros", alias = "sleep-micros", value_name = "MICROS", value_parser = number(0..=MOST_PAUSE, 1_000))]
     pub sleep_micros: Option<u64>,
     /// Map the file into memory instead of direct I/O [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to measure, in mongoperf's names")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub mmf: Option<bool>,
     /// Read [default: false]
-    #[arg(short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to measure, in mongoperf's names")]
+    #[arg(short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub r: Option<bool>,
     /// Write; with --r, each round is a read and a write, counted as two operations [default: false]
-    #[arg(short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to measure, in mongoperf's names")]
+    #[arg(short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub w: Option<bool>,
     /// Size of a record in KiB, up to 64000 [default: 4]
-    #[arg(
-        long = "recSizeKB",
-        alias = "rec-size-kb",
-        value_name = "KIB",
-        value_parser = number(1..=MOST_RECORD_KB, 4),
-        help_heading = "What to measure, in mongoperf's names"
-    )]
+    #[arg(long = "recSizeKB", alias = "rec-size-kb", value_name = "KIB", value_parser = number(1..=MOST_RECORD_KB, 4))]
     pub rec_size_kb: Option<u32>,
     /// Seconds between two msync, with --mmf [default: 0, never]
-    #[arg(
-        long = "syncDelay",
-        alias = "sync-delay",
-        value_name = "SECONDS",
-        value_parser = number(0..=MOST_PAUSE, 60),
-        help_heading = "What to measure, in mongoperf's names"
-    )]
+    #[arg(long = "syncDelay", alias = "sync-delay", value_name = "SECONDS", value_parser = number(0..=MOST_PAUSE, 60))]
     pub sync_delay: Option<u64>,
     /// Folder for the test file, which is removed at the end [default: .]
     #[arg(long, value_name = "DIR", help_heading = "How to do it")]

@@ -1,7 +1,6 @@
 //! `mongosonar disk check`: the facts of a machine, from its `/proc` and `/sys` or from copies of them.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -14,18 +13,17 @@ use sonar_sys::host::process::Process;
 use sonar_sys::host::process_files::ProcessFiles;
 use sonar_sys::privileges::Duty;
 use sonar_view::disk::check::CheckReport;
-use sonar_view::kit::Fitting;
 
 use super::args::CheckArgs;
 use super::place::folder;
 use super::{process, version};
 use crate::confinement::{privileges, start_order};
 use crate::exit::{OK, PROBLEM, WORSE, usage};
-use crate::report_output::print;
+use crate::report_output::{fitted, print};
+use crate::servers;
 use crate::servers::configuration::{ServerConfiguration, named_log};
 use crate::servers::own_files::OwnFiles;
 use crate::servers::withheld::WithheldReader;
-use crate::{screen, servers};
 
 /// mongod's own default.
 const DEFAULT_DBPATH: &str = "/data/db";
@@ -33,8 +31,7 @@ const DEFAULT_DBPATH: &str = "/data/db";
 /// Runs the command; returns the exit code.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     let report = look(args)?;
-    let text = |out: &mut dyn Write| report.text(&mut Fitting::new(out, screen::width()));
-    print(args.json, |out| report.json(out), text)?;
+    print(args.json, |out| report.json(out), fitted(|out| report.text(out)))?;
     Ok(match report.worst() {
         Grade::Ok => OK,
         Grade::Warning => WORSE,

@@ -9,6 +9,7 @@ use sonar_view::disk::compare::RunComparison;
 use sonar_view::disk::estimate::Estimate;
 use sonar_view::disk::run::{BenchReport, MOST_BYTES};
 use sonar_view::kit::Fitting;
+use sonar_view::kit::json::line;
 
 use super::args::{BenchArgs, EstimateArgs};
 use crate::exit::{OK, usage};
@@ -65,6 +66,6 @@ pub fn estimate(args: &EstimateArgs) -> Result<u8> {
         _ => return Err(usage!("give a result of disk bench --json, or --rate with reads per second")),
     };
     let text = |out: &mut dyn Write| estimate.text(&mut Fitting::new(out, Some(screen::reading_width())));
-    print(args.json, |out| estimate.json(out), text)?;
+    print(args.json, |out| line(&estimate, out), text)?;
     Ok(OK)
 }

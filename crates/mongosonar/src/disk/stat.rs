@@ -12,6 +12,7 @@ use sonar_sys::host::devices::{Device, DeviceCounters, DeviceKind};
 use sonar_sys::host::mounts;
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::disk::stat::DeviceInterval;
+use sonar_view::kit::json::line;
 use sonar_view::kit::{Fitting, escape};
 use sonar_view::series::{DISKS, SeriesChoice};
 
@@ -66,7 +67,7 @@ pub fn run(args: &StatArgs) -> Result<u8> {
             wanted.rates(&before, &now, elapsed.as_nanos() as u64),
         );
         if args.json {
-            interval.json(&mut out)?;
+            line(&interval, &mut out)?;
         } else {
             interval.text(&mut Fitting::new(&mut out, screen::width()))?;
         }

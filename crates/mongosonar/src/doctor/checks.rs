@@ -5,7 +5,6 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use serde::Serialize;
 use sonar_sys::Host;
 use sonar_sys::capabilities::{inspection_remedy, tracing_remedy};
 use sonar_sys::disk::Uring;
@@ -17,6 +16,7 @@ use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::{self, RootObstacle};
 use sonar_sys::tls::{PlaintextSource, TlsRoom, TlsTracer};
+use sonar_view::doctor::DoctorLine;
 
 use crate::capture::tls::TlsLibrary;
 use crate::servers;
@@ -31,35 +31,6 @@ const WITHOUT_FILE: &str =
 const OTHER_FILE: &str = "name the file of the log: mongosonar logs report FILE, mongosonar queries --log FILE, or log in agent.toml";
 /// How long a server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// The result of one check.
-#[derive(Serialize)]
-pub struct DoctorLine {
-    pub name: String,
-    /// The commands that need it.
-    pub commands: &'static str,
-    pub verdict: &'static str,
-    pub found: String,
-    pub remedy: Option<String>,
-}
-
-impl DoctorLine {
-    pub fn new(name: &str, commands: &'static str) -> Self {
-        Self { name: name.to_owned(), commands, verdict: "ok", found: String::new(), remedy: None }
-    }
-
-    pub fn ok(self, found: String) -> Self {
-        Self { found, ..self }
-    }
-
-    pub fn warning(self, found: String, remedy: String) -> Self {
-        Self { verdict: "warning", found, remedy: Some(remedy), ..self }
-    }
-
-    pub fn problem(self, found: String, remedy: String) -> Self {
-        Self { verdict: "problem", found, remedy: Some(remedy), ..self }
-    }
-}
 
 /// What is tried with all privileges, before anything is read that others may have chosen.
 pub struct PrivilegedChecks {

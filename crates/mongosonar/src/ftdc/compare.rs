@@ -1,17 +1,15 @@
 //! `ftdc compare`: two servers, or one before and after.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use sonar_view::ftdc::FtdcComparison;
-use sonar_view::kit::Fitting;
+use sonar_view::kit::json::line;
 
 use super::args::{FtdcCompareArgs, SampleRangeArgs};
 use super::input;
 use crate::exit::{OK, WORSE};
-use crate::report_output::print;
-use crate::screen;
+use crate::report_output::{fitted, print};
 use crate::stop::{self, StopBehavior};
 
 /// Runs the command; returns the exit code.
@@ -24,8 +22,7 @@ pub fn run(args: &FtdcCompareArgs) -> Result<u8> {
     let a = read(&args.a, args.from_a, args.to_a)?;
     let b = read(&args.b, args.from_b, args.to_b)?;
     let comparison = FtdcComparison::new(&a, &b);
-    let text = |out: &mut dyn Write| comparison.text(&mut Fitting::new(out, screen::width()), &zone);
-    print(args.json, |out| comparison.json(out), text)?;
+    print(args.json, |out| line(&comparison, out), fitted(|out| comparison.text(out, &zone)))?;
     Ok(match (input::exit_code(&a.reading), input::exit_code(&b.reading)) {
         (OK, OK) if comparison.is_worse() => WORSE,
         (OK, code) | (code, _) => code,

@@ -1,6 +1,6 @@
 //! `ftdc export`: any metric of every sample.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use sonar_core::internals::{Metric, SampleKey};
 use sonar_decode::ftdc::{ChunkError, MetricChunk, MetricKind, Schema, describe, number_rule, without_role};
-use sonar_view::kit::escape;
+use sonar_view::ftdc::export::{self, ExportCsv, ExportSample, ExportSeries, MetricValues};
+use sonar_view::kit::json::line;
 
 use super::args::{ExportFormat, FtdcExportArgs};
 use super::input::{self, ChunkSink, Repetitions, SampleRange};
@@ -128,13 +129,6 @@ fn unique(kind: MetricKind, path: &str, times: &mut HashMap<String, u32>) -> Str
     if *count == 1 { name } else { format!("{name}#{count}") }
 }
 
-/// A sample: the metrics that are wanted, by column.
-struct ExportRow<'a> {
-    /// In milliseconds since 1970; `None` if the sample has no time.
-    time_ms: Option<i64>,
-    cells: &'a [(usize, Option<i64>)],
-}
-
 /// Goes through the samples of all files.
 struct Walk<'a, F> {
     chunk: MetricChunk,
@@ -154,7 +148,7 @@ struct Walk<'a, F> {
     each: F,
 }
 
-impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> ChunkSink for Walk<'_, F> {
+impl<F: FnMut(&ExportSample<'_>) -> Result<()>> ChunkSink for Walk<'_, F> {
     fn metadata(&mut self, _: &Path, metadata: &[u8]) -> Result<()> {
         let server = describe(metadata);
         self.chunk.set_rule(number_rule(metadata));
@@ -181,7 +175,7 @@ impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> ChunkSink for Walk<'_
     }
 }
 
-impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> Walk<'_, F> {
+impl<F: FnMut(&ExportSample<'_>) -> Result<()>> Walk<'_, F> {
     /// Hands out the samples of the chunk that was read.
     fn rows_of_chunk(&mut self) -> Result<Result<(), ChunkError>> {
         self.chunks += 1;
@@ -220,7 +214,8 @@ impl<F: FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>> Walk<'_, F> {
                 let value = values.get(row).copied().filter(|value| kind.is_known(*value));
                 cells.extend(column.map(|column| (column, value)));
             }
-            (self.each)(&ExportRow { time_ms, cells: &cells }, self.names)?;
+            let metrics = MetricValues { names: &self.names.names, values: &cells };
+            (self.each)(&ExportSample { time_ms, metrics })?;
         }
         Ok(Ok(()))
     }
@@ -238,7 +233,7 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
         // The line of names comes first, so the files are read twice.
         files.iter().try_for_each(|file| crate::input::make_rereadable(file, stop.flag()))?;
     }
-    let mut pass = |names_only: bool, each: &mut dyn FnMut(&ExportRow<'_>, &MetricNames) -> Result<()>| {
+    let mut pass = |names_only: bool, each: &mut dyn FnMut(&ExportSample<'_>) -> Result<()>| {
         let mut walk = Walk {
             chunk: MetricChunk::default(),
             patterns: &patterns,
@@ -267,144 +262,39 @@ pub fn run(args: &FtdcExportArgs) -> Result<u8> {
     };
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout());
     let reading = match format {
-        ExportFormat::Json => pass(false, &mut |row, names| Ok(json(row, names, &mut out)?))?,
+        ExportFormat::Json => pass(false, &mut |sample| Ok(line(sample, &mut out)?))?,
         ExportFormat::List => {
-            let reading = pass(true, &mut |_, _| Ok(()))?;
-            names.names.iter().try_for_each(|name| writeln!(out, "{}", escape(name)))?;
+            let reading = pass(true, &mut |_| Ok(()))?;
+            export::names(&names.names, &mut out)?;
             reading
         }
         ExportFormat::Csv => {
-            let mut count = 0;
-            pass(true, &mut |_, _| Ok(()))?;
-            let mut header = String::from("time_ms");
-            pass(false, &mut |row, names| {
-                if count == 0 {
-                    count = names.names.len();
-                    names.names.iter().for_each(|name| push_csv(&mut header, name));
-                    // escaped: each name in it is
-                    writeln!(out, "{header}")?;
-                }
-                Ok(csv(row, count, &mut out)?)
-            })?
+            let mut csv = ExportCsv::default();
+            pass(true, &mut |_| Ok(()))?;
+            pass(false, &mut |sample| Ok(csv.sample(sample, &mut out)?))?
         }
         ExportFormat::OpenMetrics => {
-            let mut series: BTreeMap<usize, Vec<(i64, i64)>> = BTreeMap::new();
+            let mut series = ExportSeries::default();
             let mut left = MAX_VALUES;
-            let reading = pass(false, &mut |row, _| {
-                left = match left.checked_sub(row.cells.len()) {
+            let reading = pass(false, &mut |sample| {
+                left = match left.checked_sub(sample.metrics.values.len()) {
                     Some(left) => left,
                     None => bail!(
                         "more than {MAX_VALUES} values: choose metrics with --metric, or a time with --from and --to"
                     ),
                 };
-                let Some(time_ms) = row.time_ms else {
+                let Some(time_ms) = sample.time_ms else {
                     bail!("its samples have no time, which OpenMetrics needs: use --json or --csv");
                 };
-                for (column, value) in row.cells {
-                    series.entry(*column).or_default().extend(value.map(|value| (time_ms, value)));
-                }
+                series.add(time_ms, &sample.metrics);
                 Ok(())
             })?;
-            openmetrics(&series, &names.names, &instance, &mut out)?;
+            series.open_metrics(&names.names, &instance, &mut out)?;
             reading
         }
     };
     out.flush()?;
     Ok(input::exit_code(&reading))
-}
-
-fn json(row: &ExportRow<'_>, names: &MetricNames, out: &mut impl Write) -> io::Result<()> {
-    match row.time_ms {
-        // escaped: a number
-        Some(time_ms) => write!(out, "{{\"time_ms\":{time_ms},\"metrics\":{{")?,
-        None => out.write_all(b"{\"time_ms\":null,\"metrics\":{")?,
-    }
-    for (at, (column, value)) in row.cells.iter().enumerate() {
-        if at > 0 {
-            out.write_all(b",")?;
-        }
-        serde_json::to_writer(&mut *out, &names.names[*column])?;
-        match value {
-            // escaped: a number
-            Some(value) => write!(out, ":{value}")?,
-            None => out.write_all(b":null")?,
-        }
-    }
-    out.write_all(b"}}\n")
-}
-
-/// Appends a cell of CSV. Characters that a terminal would obey are spelled out.
-fn push_csv(line: &mut String, cell: &str) {
-    let cell = escape(cell);
-    line.push(',');
-    if cell.contains([',', '"']) {
-        line.push('"');
-        line.push_str(&cell.replace('"', "\"\""));
-        line.push('"');
-    } else {
-        line.push_str(&cell);
-    }
-}
-
-fn csv(row: &ExportRow<'_>, count: usize, out: &mut impl Write) -> io::Result<()> {
-    let mut cells = vec![None; count];
-    for (column, value) in row.cells {
-        if let Some(cell) = cells.get_mut(*column) {
-            *cell = *value;
-        }
-    }
-    if let Some(time_ms) = row.time_ms {
-        // escaped: a number
-        write!(out, "{time_ms}")?;
-    }
-    for cell in cells {
-        match cell {
-            // escaped: a number
-            Some(value) => write!(out, ",{value}")?,
-            None => out.write_all(b",")?,
-        }
-    }
-    out.write_all(b"\n")
-}
-
-/// Writes one metric after another. Two paths can have the same OpenMetrics name; the label `path` distinguishes them.
-fn openmetrics(
-    series: &BTreeMap<usize, Vec<(i64, i64)>>,
-    paths: &[String],
-    instance: &str,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    // Characters that a terminal would obey are spelled out.
-    let quoted = |text: &str| escape(text).replace('\\', "\\\\").replace('"', "\\\"");
-    let instance = quoted(instance);
-    let mut families: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for column in series.keys() {
-        families.entry(metric_name(&paths[*column])).or_default().push(*column);
-    }
-    for (name, columns) in families {
-        // escaped: its characters are those of names
-        writeln!(out, "# TYPE {name} unknown")?;
-        for column in columns {
-            let path = quoted(&paths[column]);
-            for (time_ms, value) in &series[&column] {
-                let (seconds, ms) = (time_ms.div_euclid(1_000), time_ms.rem_euclid(1_000));
-                // escaped: both labels, by `quoted`; `name` has only the characters of names, and the rest are numbers
-                writeln!(out, "{name}{{instance=\"{instance}\",path=\"{path}\"}} {value} {seconds}.{ms:03}")?;
-            }
-        }
-    }
-    out.write_all(b"# EOF\n")
-}
-
-/// The path with `_` for what a name of OpenMetrics cannot hold.
-fn metric_name(path: &str) -> String {
-    let mut name = String::from("mongodb_");
-    for part in path.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }) {
-        if part != '_' || !name.ends_with('_') {
-            name.push(part);
-        }
-    }
-    name.trim_end_matches('_').to_owned()
 }
 
 #[cfg(test)]
@@ -424,31 +314,5 @@ mod tests {
         assert!(of("serverStatus.mem", "common.serverStatus.mem.resident"), "without the role");
         assert!(of("common.*", "common.serverStatus.mem.resident"));
         assert!(Patterns(Vec::new()).contain("anything"));
-    }
-
-    #[test]
-    fn a_name_that_a_terminal_would_obey_is_shown() {
-        let name = "a\u{1b}[2J\n,\"";
-        let mut line = String::new();
-        push_csv(&mut line, name);
-        assert_eq!(line, ",\"a\\u{1b}[2J\\u{a},\"\"\"");
-        let mut out = Vec::new();
-        let series = BTreeMap::from([(0, vec![(1_500, 7)])]);
-        openmetrics(&series, &[name.to_owned()], "host\u{9b}", &mut out).unwrap();
-        let out = String::from_utf8(out).unwrap();
-        assert_eq!(out.lines().count(), 3, "{out:?}");
-        assert!(!out.contains(['\u{1b}', '\u{9b}']), "{out:?}");
-    }
-
-    #[test]
-    fn names_for_openmetrics() {
-        assert_eq!(
-            metric_name("serverStatus.wiredTiger.cache.bytes currently in the cache"),
-            "mongodb_serverStatus_wiredTiger_cache_bytes_currently_in_the_cache"
-        );
-        assert_eq!(
-            metric_name("systemMetrics.netstat.Tcp:RetransSegs%"),
-            "mongodb_systemMetrics_netstat_Tcp_RetransSegs"
-        );
     }
 }

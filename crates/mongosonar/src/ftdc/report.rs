@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use sonar_view::kit::Fitting;
+use sonar_view::kit::json::line;
 
 use super::args::FtdcReportArgs;
 use super::input;
@@ -14,7 +15,7 @@ pub fn run(args: &FtdcReportArgs) -> Result<u8> {
     let zone = args.zone.asked().unwrap_or_default();
     let report = input::report(&args.paths, &args.range, &zone, stop.flag())?;
     args.output.write(
-        |out| report.json(out),
+        |out| line(&report, out),
         |mut out| match args.csv {
             true => report.csv(&mut out),
             false => report.text(&mut Fitting::new(out, screen::width()), &zone),

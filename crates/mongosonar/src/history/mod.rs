@@ -11,7 +11,7 @@ use sonar_store::SqliteHistory;
 use sonar_view::kit::Zone;
 use sonar_view::past::{HistoryView, PastError};
 
-pub use self::args::StoreArgs;
+pub use self::args::{HistoryReportArgs, StoreArgs};
 pub use self::series::PastArgs;
 pub use self::steps::{HistorySteps, SteppedWindow};
 use crate::args::when::{self, WrittenEnds, ZoneArgs};

@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use clap::Args;
 use sonar_view::kit::Fitting;
+use sonar_view::kit::json::line;
 use sonar_view::past::series;
 use sonar_view::series::SeriesChoice;
 
@@ -54,7 +55,7 @@ impl PastArgs {
             table.text(&mut out, &zone, limit.unwrap_or(ROWS))?;
             Ok(out.flush()?)
         };
-        print(json, |out| table.json(out), text)?;
+        print(json, |out| line(&table, out), text)?;
         Ok(OK)
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::args::connection::ServerArgs;
+use crate::args::privileges::PrivilegeArgs;
 use crate::args::values::{number, parse_duration};
 use crate::confinement::file_reading::FileReading;
 use crate::history::PastArgs;
@@ -65,10 +66,11 @@ impl IoCommand {
     }
 }
 
-/// The arguments of `io live`.
+/// Whose accesses are traced, and to which files.
 #[derive(Args, Debug, Clone)]
-pub struct IoLiveArgs {
-    /// Process to watch; repeat for several [default: with --port and neither --host nor --uri the mongod there, else each
+#[group(skip)]
+pub struct TracedFilesArgs {
+    /// Process to trace; repeat for several [default: with --port and neither --host nor --uri the mongod there, else each
     /// mongod of this machine, also one that starts later]
     #[arg(long, short_alias = 'p', value_name = "PID")]
     pub pid: Vec<u32>,
@@ -76,6 +78,27 @@ pub struct IoLiveArgs {
     /// mongod whose folder it is [default: all files of the process]
     #[arg(long, value_name = "DIR")]
     pub dbpath: Option<PathBuf>,
+}
+
+/// How accesses are traced.
+#[derive(Args, Debug, Clone)]
+#[group(skip)]
+pub struct FileTraceArgs {
+    /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub way: Option<IoWay>,
+    #[command(flatten)]
+    pub privileges: PrivilegeArgs,
+    /// Also files of pseudo file systems: /proc, /sys and their like
+    #[arg(long)]
+    pub pseudo_filesystems: bool,
+}
+
+/// The arguments of `io live`.
+#[derive(Args, Debug, Clone)]
+pub struct IoLiveArgs {
+    #[command(flatten)]
+    pub traced: TracedFilesArgs,
     /// One row for each
     #[arg(long, value_name = "WHAT", value_enum, default_value = "file")]
     pub by: IoBy,
@@ -91,15 +114,8 @@ pub struct IoLiveArgs {
     /// Show at most this many rows [default: 20, or as many as fit on the screen]
     #[arg(long, value_name = "N", value_parser = number(1_usize.., 20))]
     pub limit: Option<usize>,
-    /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
-    #[arg(long, value_enum, value_name = "WAY")]
-    pub way: Option<IoWay>,
-    /// Keep the privileges that the program was started with, for debugging
-    #[arg(long)]
-    pub keep_privileges: bool,
-    /// Also files of pseudo file systems: /proc, /sys and their like
-    #[arg(long)]
-    pub pseudo_filesystems: bool,
+    #[command(flatten)]
+    pub trace: FileTraceArgs,
     #[command(flatten, next_help_heading = "History")]
     pub past: PastArgs,
     #[command(flatten, next_help_heading = "Server to ask for the names of collections and indexes")]
@@ -138,14 +154,8 @@ impl From<IoWay> for sonar_sys::ebpf::AttachMode {
 pub struct IoRecordArgs {
     /// File for the recording; an existing file is not overwritten
     pub file: PathBuf,
-    /// Process to trace; repeat for several [default: with --port and neither --host nor --uri the mongod there, else each
-    /// mongod of this machine, also one that starts later]
-    #[arg(long, short_alias = 'p', value_name = "PID")]
-    pub pid: Vec<u32>,
-    /// Only files under this folder, by its path here or in the process's mount namespace; without --pid only of each
-    /// mongod whose folder it is [default: all files of the process]
-    #[arg(long, value_name = "DIR")]
-    pub dbpath: Option<PathBuf>,
+    #[command(flatten)]
+    pub traced: TracedFilesArgs,
     /// Stop after this time
     #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
@@ -153,15 +163,8 @@ pub struct IoRecordArgs {
     /// each page costs about as much as an access
     #[arg(long)]
     pub readahead: bool,
-    /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
-    #[arg(long, value_enum, value_name = "WAY")]
-    pub way: Option<IoWay>,
-    /// Keep the privileges that the program was started with, for debugging
-    #[arg(long)]
-    pub keep_privileges: bool,
-    /// Also files of pseudo file systems: /proc, /sys and their like
-    #[arg(long)]
-    pub pseudo_filesystems: bool,
+    #[command(flatten)]
+    pub trace: FileTraceArgs,
     #[command(
         flatten,
         next_help_heading = "Server to ask for the names of collections and indexes, which the recording keeps"

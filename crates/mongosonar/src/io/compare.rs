@@ -2,13 +2,10 @@
 
 use anyhow::Result;
 use sonar_view::files::compare::{json, text};
-use sonar_view::kit::Fitting;
 
 use super::args::IoCompareArgs;
-use super::report::load;
-use crate::exit::{OK, TRUNCATED};
-use crate::report_output::print;
-use crate::screen;
+use super::report::{code_of, load};
+use crate::report_output::{fitted, print};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &IoCompareArgs) -> Result<u8> {
@@ -19,14 +16,8 @@ pub fn run(args: &IoCompareArgs) -> Result<u8> {
     print(
         args.json,
         |out| json(sides, limit, out),
-        |out| text([&names[0], &names[1]], sides, limit, &mut Fitting::new(out, screen::width())),
+        fitted(|out| text([&names[0], &names[1]], sides, limit, out)),
     )?;
-    let mut code = OK;
-    for (path, side) in [(&args.a, &a), (&args.b, &b)] {
-        if let Some(damage) = &side.damage {
-            eprintln!("mongosonar: {}: {damage}; all before that is shown", path.display());
-            code = TRUNCATED;
-        }
-    }
-    Ok(code)
+    let [a, b] = [(&args.a, &a), (&args.b, &b)].map(|(path, side)| code_of(path, side.damage.as_deref()));
+    Ok(a.max(b))
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sonar_sys::ebpf::{FileKey, PseudoFolders};
+use sonar_sys::ebpf::{FileKey, FirstSeenFile};
 use sonar_sys::privileges::Duty;
 
 use super::paths::{FoundFile, Paths, PseudoPaths};
@@ -54,25 +54,20 @@ impl PathFinder {
         }
     }
 
-    /// As [`Paths::of`].
-    pub fn of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> FoundFile {
-        match self {
-            Self::Here(paths) => paths.of(key, process, fd, name),
-            Self::There { helper, unplaced, .. } => {
+    /// As [`Paths::of`]; on a pseudo file system as [`PseudoPaths::of`].
+    pub fn find(&mut self, seen: &FirstSeenFile<'_>) -> FoundFile {
+        let FirstSeenFile { key, process, fd, name, pseudo, .. } = *seen;
+        match (self, pseudo) {
+            (Self::Here(paths), Some(folders)) => paths.pseudo.of(key, folders, name),
+            (Self::There { pseudo, .. }, Some(folders)) => pseudo.of(key, folders, name),
+            (Self::Here(paths), None) => paths.of(key, process, fd, name),
+            (Self::There { helper, unplaced, .. }, None) => {
                 let opened =
                     OpenedFile { key: key.into(), process, descriptor: fd, name: cut(name).to_vec() };
                 ask(helper, unplaced, &opened)
             }
             // It has gone, or stands still: a name is better than nothing.
             .unwrap_or_else(|_| FoundFile { path: OsStr::from_bytes(name).into(), wanted: true }),
-        }
-    }
-
-    /// As [`PseudoPaths::of`].
-    pub fn of_pseudo(&mut self, key: FileKey, folders: PseudoFolders<'_>, name: &[u8]) -> FoundFile {
-        match self {
-            Self::Here(paths) => paths.pseudo.of(key, folders, name),
-            Self::There { pseudo, .. } => pseudo.of(key, folders, name),
         }
     }
 

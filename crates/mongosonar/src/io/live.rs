@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use sonar_core::disk::DiskRates;
 use sonar_core::files::{FileRole, FileUsage};
 use sonar_sys::Host;
-use sonar_sys::ebpf::{KernelEvent, TotalsRoom, Trace, TraceMode, Tracer};
+use sonar_sys::ebpf::{KernelEvent, TotalsRoom, TraceMode, Tracer};
 use sonar_sys::host::devices::{DeviceCounters, Devices};
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::files::live::{ActiveFile, FileInterval, amplification};
@@ -18,12 +18,11 @@ use sonar_view::queries::live::Screen;
 use sonar_view::series::{FILES, SeriesChoice};
 
 use super::args::{IoBy, IoLiveArgs};
+use super::file_trace::{FileSearch, FileTrace};
 use super::finder::PathFinder;
-use super::paths::Paths;
-use super::process::{self, TracedProcesses};
-use super::totals::{FileTotals, FirstSeenFile, TotalsTable};
+use super::process::TracedProcesses;
+use super::totals::{FileTotals, TotalsTable};
 use crate::args::when::now;
-use crate::confinement::start_gate::StartGate;
 use crate::exit::{OK, usage};
 use crate::screen;
 use crate::servers::file_names::{FileNames, FileNamesQuestion};
@@ -41,35 +40,13 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         let choice = SeriesChoice { columns: &FILES, wants: &|_| true };
         return args.past.show(&choice, args.limit, args.json);
     }
-    let mut watch = TracedProcesses::new(&process::named(&args.pid, &args.server)?, args.dbpath.as_deref())?;
-    let confined = !args.keep_privileges;
-    // Before the driver starts threads.
-    let mut places = PathFinder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);
-    if confined {
-        watch.search_in_helper();
-    }
-    let gate = StartGate::default();
-    let names = FileNamesQuestion::to(args.server.named()?, confined, &gate)?;
-    let trace = Trace {
-        processes: &watch.running(),
-        program: watch.program(),
-        mode: TraceMode::Totals(TotalsRoom::COMMAND),
-        way: args.way.map(Into::into),
-        pseudo: args.pseudo_filesystems,
-    };
-    let tracer = process::attach(&trace)?;
-    let refused = watch.note_refused(tracer.refused());
-    // Read while there are privileges, and printed when Ctrl-C can end it.
-    let begins = format!("process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
-    let obstacle = watch.obstacle();
-    let look = LiveState {
-        files: TotalsTable::new(TotalsRoom::COMMAND),
-        disks: Disks::new(),
-        at: Instant::now(),
-        watch,
-    };
-    let stop = process::begin(&tracer, confined, [begins].into_iter().chain(obstacle).chain(refused))?;
-    gate.open();
+    let room = TotalsRoom::COMMAND;
+    let trace = FileTrace::open(&args.traced, &args.server, &args.trace, TraceMode::Totals(room))?;
+    let (files, disks, at) = (TotalsTable::new(room), Disks::new(), Instant::now());
+    let (processes, way) = (trace.search.processes.list(), trace.tracer.way());
+    let stop = trace.begin(format!("process {processes} by {way}; Ctrl-C ends it"))?;
+    let FileTrace { search: FileSearch { processes: watch, mut places }, tracer, names, .. } = trace;
+    let look = LiveState { files, disks, at, watch };
     let begun = Instant::now();
     let names = names.ask(&stop, args.duration.map(|duration| begun + duration))?;
     let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
@@ -135,10 +112,7 @@ struct LiveTable<'a> {
 impl LiveTable<'_> {
     fn event(&mut self, event: KernelEvent<'_>, tracer: &Tracer, places: &mut PathFinder) {
         match event {
-            KernelEvent::File { file, key, process, fd, name, pseudo } => {
-                let new = FirstSeenFile { file, key, opened: (process, fd), name, pseudo };
-                self.look.files.add(tracer, places, &new);
-            }
+            KernelEvent::File(new) => self.look.files.add(tracer, places, &new),
             KernelEvent::Process { process, change } => {
                 self.messages.extend(self.look.watch.event(process, change));
             }

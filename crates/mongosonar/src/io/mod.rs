@@ -4,6 +4,7 @@ pub mod args;
 mod compare;
 mod device_reads;
 mod devices;
+pub mod file_trace;
 pub mod finder;
 mod live;
 pub mod paths;

@@ -6,22 +6,16 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use sonar_sys::Host;
-use sonar_sys::ebpf::{MAX_PROCESSES, ProcessChange, Trace, TraceError, Tracer};
+use sonar_sys::ebpf::{MAX_PROCESSES, ProcessChange, TraceError, Tracer};
 
 use super::paths::Folder;
 use super::search::ServerSearch;
 use crate::args::connection::{AddressArgs, ServerArgs};
-use crate::confinement::privileges;
-use crate::confinement::start_order::{self, StartStep};
 use crate::servers::MONGOD;
-use crate::servers::tracing::{refused, remedy, warn_of_process_namespace};
-use crate::stop::{self, StopBehavior};
 
 /// How often to check mongods that do not use the folder yet.
 const EVERY: Duration = Duration::from_secs(1);
@@ -29,35 +23,6 @@ const EVERY: Duration = Duration::from_secs(1);
 const TRIAL: Duration = Duration::from_secs(10);
 /// The most processes to list by number.
 const MAX_LISTED: usize = 256;
-
-/// Loads and attaches the programs.
-///
-/// # Errors
-/// As [`Tracer::start`], with what helps.
-pub fn attach(trace: &Trace<'_>) -> Result<Tracer> {
-    warn_of_process_namespace();
-    start_order::take(StartStep::Opened);
-    Tracer::start(trace).map_err(refused)
-}
-
-/// Begins to trace with programs that are attached: listens for signals, gives up privileges if it is to be `confined`,
-/// and then prints these lines, when Ctrl-C can end it. Returns what says that it is to stop.
-///
-/// # Errors
-/// As [`stop::listen`].
-pub fn begin(
-    tracer: &Tracer,
-    confined: bool,
-    lines: impl IntoIterator<Item = String>,
-) -> Result<Arc<AtomicBool>> {
-    let drop_all = || privileges::drop_privileges_while_tracing(|| tracer.is_readable());
-    let stop =
-        stop::listen_confined(StopBehavior::Summary, || start_order::drop_privileges(confined, drop_all))?;
-    for line in lines {
-        eprintln!("mongosonar: {line}");
-    }
-    Ok(stop.flag().clone())
-}
 
 /// The processes that options name: by their numbers, or the mongod of this host at the port alone of the server that is
 /// asked for names. None if they name none, or a mongos or a server of another host.

@@ -8,17 +8,17 @@ use anyhow::{Context, Result, bail};
 use sonar_core::files::IoAccess;
 use sonar_decode::io_file::{FileEntry, RecordingWriter, ThreadEntry};
 use sonar_sys::Host;
-use sonar_sys::ebpf::{FileKey, KernelEvent, Trace, TraceMode, Tracer};
+use sonar_sys::ebpf::{FileKey, KernelEvent, TraceMode, Tracer};
 use sonar_view::kit::plural;
 
 use super::args::IoRecordArgs;
 use super::devices::DeviceNames;
+use super::file_trace::{FileSearch, FileTrace};
 use super::finder::PathFinder;
-use super::paths::{FoundFile, Paths};
-use super::process::{self, TracedProcesses};
+use super::paths::FoundFile;
+use super::process::TracedProcesses;
 use super::recording::{DEVICE, HOLDS, RecordingEnd, RecordingFile};
 use super::table::FileTable;
-use crate::confinement::start_gate::StartGate;
 use crate::exit::{self, OK};
 use crate::outfile;
 use crate::servers::file_names::{FileNames, FileNamesQuestion};
@@ -31,33 +31,13 @@ const PROCESSES: &str = "processes";
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &IoRecordArgs) -> Result<u8> {
-    let mut watch = TracedProcesses::new(&process::named(&args.pid, &args.server)?, args.dbpath.as_deref())?;
-    let confined = !args.keep_privileges;
-    // Before the driver starts threads.
-    let paths = PathFinder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);
-    if confined {
-        watch.search_in_helper();
-    }
-    let gate = StartGate::default();
-    let names = FileNamesQuestion::to(args.server.named()?, confined, &gate)?;
     let mode = if args.readahead { TraceMode::EachAndPages } else { TraceMode::Each };
-    let trace = Trace {
-        processes: &watch.running(),
-        program: watch.program(),
-        mode,
-        way: args.way.map(Into::into),
-        pseudo: args.pseudo_filesystems,
-    };
-    let tracer = process::attach(&trace)?;
-    let refused = watch.note_refused(tracer.refused());
-    let way = tracer.way();
-    let recording = recording(args, &watch, &way)?;
-    // Read while there are privileges, and printed when Ctrl-C can end it.
-    let begins =
-        format!("recording process {} by {} into {}; Ctrl-C ends it", watch.list(), way, args.file.display());
-    let obstacle = watch.obstacle();
-    let stop = process::begin(&tracer, confined, [begins].into_iter().chain(obstacle).chain(refused))?;
-    gate.open();
+    let trace = FileTrace::open(&args.traced, &args.server, &args.trace, mode)?;
+    let (processes, way) = (trace.search.processes.list(), trace.tracer.way());
+    let recording = recording(args, &processes, &way)?;
+    let file = args.file.display();
+    let stop = trace.begin(format!("recording process {processes} by {way} into {file}; Ctrl-C ends it"))?;
+    let FileTrace { search: FileSearch { processes: mut watch, places: paths }, tracer, names, .. } = trace;
     let until = args.duration.map(|duration| Instant::now() + duration);
     // The recording has begun, and another attempt would find its file there.
     let names = names.ask(&stop, until).unwrap_or_else(|error| {
@@ -77,7 +57,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
             |(recorder, watch)| {
                 recorder.recording.flush_in_time();
                 recorder.processes(watch.look(&tracer), watch);
-                recorder.release(&tracer);
+                recorder.numbers.release(&tracer);
                 !stop.load(Ordering::Relaxed)
                     && until.is_none_or(|until| Instant::now() < until)
                     && !watch.is_over()
@@ -118,7 +98,7 @@ struct AccessRecorder {
 }
 
 /// Creates the recording.
-fn recording(args: &IoRecordArgs, watch: &TracedProcesses, way: &str) -> Result<RecordingFile> {
+fn recording(args: &IoRecordArgs, processes: &str, way: &str) -> Result<RecordingFile> {
     let here = Host::live();
     let (host, kernel) = (here.name().unwrap_or_default(), here.kernel().unwrap_or_default());
     let begin = if args.readahead { RecordingWriter::begin_with_pages } else { RecordingWriter::begin };
@@ -128,7 +108,7 @@ fn recording(args: &IoRecordArgs, watch: &TracedProcesses, way: &str) -> Result<
             ("program", concat!("mongosonar ", env!("CARGO_PKG_VERSION"))),
             ("host", &host),
             ("kernel", &kernel),
-            (PROCESSES, &watch.list()),
+            (PROCESSES, processes),
             ("way", way),
             ("readahead", if args.readahead { "traced" } else { "not traced" }),
         ],
@@ -162,28 +142,14 @@ impl AccessRecorder {
         }
     }
 
-    /// Gives numbers back if there are too many files.
-    fn release(&mut self, tracer: &Tracer) {
-        let surplus = self.numbers.surplus();
-        if !surplus.is_empty() {
-            // If this fails the kernel's table fills up, and counts what it turns away.
-            let _ = tracer.release(&surplus);
-        }
-    }
-
     fn event(&mut self, event: &KernelEvent<'_>, tracer: &Tracer) {
         match *event {
-            KernelEvent::File { file, key, process, fd, name, pseudo } => {
-                let FoundFile { path, wanted } = match pseudo {
-                    Some(folders) => self.paths.of_pseudo(key, folders, name),
-                    None => self.paths.of(key, process, fd, name),
-                };
+            KernelEvent::File(new) => {
+                let FoundFile { path, wanted } = self.paths.find(&new);
                 if wanted {
-                    self.file(file, key, &path.to_string_lossy());
+                    self.file(new.file, new.key, &path.to_string_lossy());
                 } else {
-                    self.numbers.ignore(key);
-                    // If this fails its accesses are still left out here.
-                    let _ = tracer.ignore(key, file);
+                    self.numbers.leave_out(tracer, &new);
                 }
             }
             // Handled by the caller, which knows the processes.

@@ -9,14 +9,15 @@ use sonar_core::files::{Analysis, Density, IoAccess, IoLosses};
 use sonar_core::history::Span;
 use sonar_decode::io_file::{RecordingBlock, RecordingParser, RecordingStep};
 use sonar_sys::host::regular;
-use sonar_view::files::{DiskBench, Recording, json, text};
-use sonar_view::kit::{Fitting, escape, plural};
+use sonar_view::files::{DiskBench, Recording, each, json, text};
+use sonar_view::kit::plural;
 
 use super::args::IoReportArgs;
 use super::recording::{DEVICE, HOLDS};
-use crate::exit::{OK, TRUNCATED, usage};
+use crate::exit::{self, usage};
+use crate::input;
 use crate::input::content::{self, FileContent};
-use crate::{input, screen};
+use crate::report_output::fitted;
 
 /// The most names to keep; further files are shown by number.
 const MAX_NAMES: usize = 65_536;
@@ -84,13 +85,14 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     let limit = args.limit.unwrap_or(20);
     args.output.write(
         |out| json(&loaded.recording(), limit, &pictures, out),
-        |out| text(&loaded.recording(), limit, &mut Fitting::new(out, screen::width())),
+        fitted(|out| text(&loaded.recording(), limit, out)),
     )?;
-    if let Some(damage) = &loaded.damage {
-        eprintln!("mongosonar: {}: {damage}; all before that is shown", args.file.display());
-        return Ok(TRUNCATED);
-    }
-    Ok(OK)
+    Ok(code_of(&args.file, loaded.damage.as_deref()))
+}
+
+/// The exit code of a recording that was read as far as it goes; says why not to its end.
+pub fn code_of(recording: &Path, damage: Option<&str>) -> u8 {
+    exit::of_damage(&recording.to_string_lossy(), damage, "all before that is shown")
 }
 
 /// The reads that a run of `disk bench` measured.
@@ -104,25 +106,7 @@ fn list(recording: &Path) -> Result<u8> {
     let mut out = BufWriter::new(io::stdout());
     let mut failed = None;
     let mut files: HashMap<u32, String> = HashMap::new();
-    writeln!(out, "start_ns\tthread\tfile\tkind\toffset\tasked\tgiven\terror\tlatency_ns\tdevice_bytes")?;
-    let mut line = |access: &IoAccess, files: &HashMap<u32, String>| -> io::Result<()> {
-        let path = files.get(&access.file).map_or("", String::as_str);
-        let device = access.device_bytes.map_or_else(|| "-".to_string(), |bytes| bytes.to_string());
-        // escaped: the others are numbers and fixed names
-        writeln!(
-            out,
-            "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{device}",
-            access.start.unix_ns(),
-            access.thread,
-            escape(path),
-            access.kind.name(),
-            access.offset,
-            access.asked,
-            access.given,
-            access.error,
-            access.latency_ns,
-        )
-    };
+    each::heading(&mut out)?;
     let damage = blocks(recording, |block| match block {
         RecordingBlock::Files(mut entries) => {
             for file in (&mut entries).filter(|file| !file.path.is_empty()) {
@@ -132,7 +116,8 @@ fn list(recording: &Path) -> Result<u8> {
             }
         }
         RecordingBlock::Accesses(mut accesses) if failed.is_none() => {
-            failed = accesses.try_for_each(|access| line(&access, &files)).err();
+            let path = |access: &IoAccess| files.get(&access.file).map_or("", String::as_str);
+            failed = accesses.try_for_each(|access| each::access(&access, path(&access), &mut out)).err();
         }
         _ => {}
     })?;
@@ -140,11 +125,7 @@ fn list(recording: &Path) -> Result<u8> {
         return Err(error.into());
     }
     out.flush()?;
-    if let Some(damage) = damage {
-        eprintln!("mongosonar: {}: {damage}; all before that is shown", recording.display());
-        return Ok(TRUNCATED);
-    }
-    Ok(OK)
+    Ok(code_of(recording, damage.as_deref()))
 }
 
 /// Columns and rows of a picture in the page.

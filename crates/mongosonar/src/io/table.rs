@@ -5,10 +5,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use sonar_sys::ebpf::{FileKey, MAX_FILES, TotalsRoom};
+use sonar_sys::ebpf::{FileKey, FirstSeenFile, MAX_FILES, TotalsRoom, Tracer};
 
 /// A file, and its number if it has one.
-pub type Released = (FileKey, Option<u32>);
+type Released = (FileKey, Option<u32>);
 
 /// Files by their number.
 pub struct FileTable<T> {
@@ -50,8 +50,15 @@ impl<T> FileTable<T> {
         self.added += 1;
     }
 
+    /// Leaves a file out from now on, in the kernel too.
+    pub fn leave_out(&mut self, tracer: &Tracer, new: &FirstSeenFile<'_>) {
+        self.ignore(new.key);
+        // If this fails its accesses are still left out here.
+        let _ = tracer.ignore(new.key, new.file);
+    }
+
     /// Adds an ignored file.
-    pub fn ignore(&mut self, key: FileKey) {
+    fn ignore(&mut self, key: FileKey) {
         self.ignored.push_back(key);
     }
 
@@ -83,8 +90,17 @@ impl<T> FileTable<T> {
         self.files.values().map(|entry| entry.key)
     }
 
+    /// Gives numbers back if there are too many files.
+    pub fn release(&mut self, tracer: &Tracer) {
+        let surplus = self.surplus();
+        if !surplus.is_empty() {
+            // If this fails the kernel's table fills up, and counts what it turns away.
+            let _ = tracer.release(&surplus);
+        }
+    }
+
     /// The files to release if there are too many: a third, those that were idle longest.
-    pub fn surplus(&mut self) -> Vec<Released> {
+    fn surplus(&mut self) -> Vec<Released> {
         let mut released = Vec::new();
         if self.files.len() > self.most {
             // Those that were used at the same time go by age: a new file may have a number that was given back.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result};
 use sonar_core::files::FileUsage;
-use sonar_sys::ebpf::{FileKey, PseudoFolders, TotalsRoom, Tracer};
+use sonar_sys::ebpf::{FileKey, FirstSeenFile, TotalsRoom, Tracer};
 
 use super::finder::PathFinder;
 use super::paths::FoundFile;
@@ -27,20 +27,6 @@ struct KnownFile {
     before: Option<Box<FileUsage>>,
 }
 
-/// A file that the kernel has seen for the first time.
-pub struct FirstSeenFile<'a> {
-    /// Its number in the kernel's table.
-    pub file: u32,
-    /// Identifies it.
-    pub key: FileKey,
-    /// A process that uses it, and as which descriptor.
-    pub opened: (u32, i32),
-    /// Its name.
-    pub name: &'a [u8],
-    /// Its folders, if it is on a pseudo file system.
-    pub pseudo: Option<PseudoFolders<'a>>,
-}
-
 /// The files that are known from one look to the next.
 pub struct TotalsTable {
     files: FileTable<KnownFile>,
@@ -55,29 +41,19 @@ impl TotalsTable {
 
     /// Takes a file that was not seen before.
     pub fn add(&mut self, tracer: &Tracer, places: &mut PathFinder, new: &FirstSeenFile<'_>) {
-        let FirstSeenFile { file, key, opened: (process, fd), name, pseudo } = *new;
-        let FoundFile { path, wanted, .. } = match pseudo {
-            Some(folders) => places.of_pseudo(key, folders, name),
-            None => places.of(key, process, fd, name),
-        };
+        let FoundFile { path, wanted } = places.find(new);
         if wanted {
             let path = path.to_string_lossy().into_owned();
-            self.files.insert(file, key, self.looks, KnownFile { path, before: None });
+            self.files.insert(new.file, new.key, self.looks, KnownFile { path, before: None });
         } else {
             // Accesses before it was ignored do not count either.
-            self.files.ignore(key);
-            // Where this fails its accesses are still left out here.
-            let _ = tracer.ignore(key, file);
+            self.files.leave_out(tracer, new);
         }
     }
 
     /// Gives numbers back where too many files are known.
     pub fn release(&mut self, tracer: &Tracer) {
-        let surplus = self.files.surplus();
-        if !surplus.is_empty() {
-            // If this fails the kernel's table fills up, and counts what it turns away.
-            let _ = tracer.release(&surplus);
-        }
+        self.files.release(tracer);
     }
 
     /// Major and minor number of the devices that the files are on.

@@ -10,7 +10,7 @@ use sonar_mongo::{Server, ServerError};
 use sonar_sys::Host;
 use sonar_sys::clock::processor_time_of;
 use sonar_sys::host::devices::DeviceCounters;
-use sonar_view::kit::{Count, Fitting, Nanos, escape, plural};
+use sonar_view::kit::{Count, Nanos, escape, plural};
 use sonar_view::profiler::impact::{self, ImpactReport, Site};
 
 use super::args::ImpactArgs;
@@ -19,8 +19,8 @@ use crate::args::when::now;
 use crate::confinement::{privileges, start_order};
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::{OK, usage};
+use crate::progress;
 use crate::stop::{self, StopBehavior};
-use crate::{progress, screen};
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
     let target = args.connection.target()?;
@@ -68,10 +68,8 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
         let long = done(long)?;
         let facts = server.facts();
         let site = Site { server: &label, host: facts.host.as_deref(), started_ns };
-        args.output.write(
-            |out| impact::long_json(&site, &long, out),
-            |out| impact::long_text(&label, &long, &mut Fitting::new(out, screen::width())),
-        )?;
+        let text = fitted(|out| impact::long_text(&label, &long, out));
+        args.output.write(|out| impact::long_json(&site, &long, out), text)?;
         return Ok(OK);
     }
     let slices = what.clients.len() * what.variants.len() * what.rounds;
@@ -86,10 +84,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     run.processors = here(&facts).and(processors);
     let site = Site { server: &label, host: facts.host.as_deref(), started_ns };
     let report = ImpactReport { site, documents: what.documents, run: &run };
-    args.output.write(
-        |out| impact::json(&report, out),
-        |out| impact::text(&report, &mut Fitting::new(out, screen::width())),
-    )?;
+    args.output.write(|out| impact::json(&report, out), fitted(|out| impact::text(&report, out)))?;
     Ok(OK)
 }
 

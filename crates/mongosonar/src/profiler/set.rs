@@ -243,8 +243,7 @@ fn describe(settings: &ProfilerSettings, state: &ProfilerState) -> String {
             if let Some(bytes) = fill.max_bytes {
                 text.push_str(&format!(" of {}", ByteSize(bytes)));
             }
-            let plural = if fill.documents == 1 { "" } else { "s" };
-            text.push_str(&format!(" with {} document{plural}", fill.documents));
+            text.push_str(&format!(" with {}", plural(fill.documents, "document")));
         }
     }
     text

@@ -1,18 +1,14 @@
 //! `mongosonar profiler status`.
 
-use std::io::Write;
-
 use anyhow::Result;
 use sonar_mongo::control::{self, ProfilerState};
 use sonar_mongo::{Server, ServerError};
-use sonar_view::kit::Fitting;
 use sonar_view::profiler::status::{self, DatabaseProfile};
 
 use super::args::StatusArgs;
 use crate::confinement::{privileges, start_order};
 use crate::exit::OK;
-use crate::report_output::print;
-use crate::screen;
+use crate::report_output::{fitted, print};
 
 pub fn run(args: &StatusArgs) -> Result<u8> {
     let target = args.connection.target()?;
@@ -34,8 +30,7 @@ pub fn run(args: &StatusArgs) -> Result<u8> {
         });
     }
     let (label, now) = (server.info().label(), server.now()?);
-    let text =
-        |out: &mut dyn Write| status::text(&label, &rows, now, &mut Fitting::new(out, screen::width()));
+    let text = fitted(|out| status::text(&label, &rows, now, out));
     print(args.json, |out| status::json(&label, &rows, now, out), text)?;
     Ok(OK)
 }

@@ -11,11 +11,12 @@ use sonar_view::digest::RowOrder;
 use sonar_view::queries::Column;
 
 use crate::args::connection::{PortlessServerArgs, SERVER_OPTIONS};
+use crate::args::privileges::PrivilegeArgs;
 use crate::args::values::{
     ClassArg, PortRange, ShapeArg, number, parse_connections, parse_duration, parse_ports,
 };
 use crate::args::when::{When, ZoneArgs, parse_time};
-use crate::capture::args::{EncryptedArg, SourceArg, reads_sockets};
+use crate::capture::args::{EncryptedAccessArgs, EncryptedArg, SourceArgs};
 use crate::capture::rotate::{Rotation, parse_rotation};
 use crate::confinement::file_reading::FileReading;
 use crate::history::StoreArgs;
@@ -78,17 +79,10 @@ pub struct QueriesArgs {
     /// Port or range of ports (27017-27020) of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017; with --read: all]. Of the history: show only the server at this port
     #[arg(short, long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to capture")]
     pub port: Vec<PortRange>,
-    /// Read packets, or the sockets of the servers' processes. Sockets also show connections over Unix sockets, and need no permission to capture packets [default: packets]
-    #[arg(
-        long,
-        value_name = "SOURCE",
-        value_enum,
-        conflicts_with = "read",
-        help_heading = "What to capture"
-    )]
-    pub source: Option<SourceArg>,
+    #[command(flatten, next_help_heading = "What to capture")]
+    pub source: SourceArgs,
     /// Read a capture file (pcap or pcapng, also gzip or zstd) instead of the network; - is standard input
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = SERVER_OPTIONS, help_heading = "What to capture")]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = SERVER_OPTIONS, conflicts_with_all = ["source", "no_tls", "tls_any_cost"], help_heading = "What to capture")]
     pub read: Option<PathBuf>,
     /// Show the file of --read in the live view, at the speed of its recording, again and again
     #[arg(long, requires = "read", conflicts_with_all = ["each", "digest", "html", "log"], help_heading = "What to capture")]
@@ -102,9 +96,8 @@ pub struct QueriesArgs {
     /// Keep at most N files of --rotate, and remove the oldest
     #[arg(long, value_name = "N", value_parser = number(1_u64.., 10), requires = "rotate", help_heading = "What to capture")]
     pub keep: Option<u64>,
-    /// Keep the privileges that the program was started with, for debugging
-    #[arg(long, help_heading = "Resources")]
-    pub keep_privileges: bool,
+    #[command(flatten, next_help_heading = "Resources")]
+    pub privileges: PrivilegeArgs,
     /// Capture one connection in N; figures are scaled and marked with ~
     #[arg(long, value_name = "1/N", value_parser = parse_sample, help_heading = "What to capture")]
     pub sample: Option<u32>,
@@ -124,14 +117,10 @@ pub struct QueriesArgs {
     #[arg(long, help_heading = "What to capture")]
     pub verify_checksums: bool,
     /// Decrypt TLS connections with the secrets in this key log (SSLKEYLOGFILE), which a client writes. During a capture it is followed as it grows, and connections are not read inside the servers' processes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["split", "snap_replies", "encrypted"], help_heading = "What to capture")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["split", "snap_replies", "encrypted", "tls_any_cost"], help_heading = "What to capture")]
     pub tls_keylog: Option<PathBuf>,
-    /// Do not read encrypted connections inside the servers' processes
-    #[arg(long, conflicts_with = "read", help_heading = "What to capture")]
-    pub no_tls: bool,
-    /// Read encrypted connections even where a probe in the TLS library costs 4 microseconds a call instead of 0.5
-    #[arg(long, conflicts_with_all = ["read", "no_tls", "tls_keylog"], help_heading = "What to capture")]
-    pub tls_any_cost: bool,
+    #[command(flatten, next_help_heading = "What to capture")]
+    pub encrypted_access: EncryptedAccessArgs,
     /// Log of a mongod or mongos that says which applications are on connections opened before the capture. A live capture reads it once, at its start: later connections are captured from their beginning. Repeat for several [default: the logs of the servers here; with --read: none]
     #[arg(long, value_name = "FILE", help_heading = "What to capture")]
     pub log: Vec<PathBuf>,
@@ -253,7 +242,7 @@ impl QueriesArgs {
             (self.tls_keylog.is_some(), "--tls-keylog"),
             (self.threads.is_some(), "--threads"),
         ];
-        reads_sockets(self.source, &only_for_packets)
+        self.source.reads_sockets(&only_for_packets)
     }
 
     /// Whether to write a digest.
@@ -294,7 +283,7 @@ impl QueriesArgs {
 
     /// What it reads and writes, if it captures nothing.
     pub fn reading(&self) -> Option<FileReading<'_>> {
-        if self.keep_privileges || self.captures_live() {
+        if self.privileges.keep_privileges || self.captures_live() {
             return None;
         }
         let logs = self.log.iter().map(PathBuf::as_path);

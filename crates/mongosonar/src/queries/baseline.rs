@@ -57,7 +57,7 @@ fn of_history(args: &QueriesArgs, against: Against, selection: &Selection) -> Re
 /// It cannot be read, or its rows are not by shape, or its shape ids follow other rules.
 fn load_from(args: &QueriesArgs, path: &Path, classes: ClassSet) -> Result<Arc<Baseline>> {
     let input = match args.captures_live() {
-        true => read_apart(path, classes, !args.keep_privileges),
+        true => read_apart(path, classes, args.privileges.are_dropped()),
         false => read(path, classes, &stop::flag()?),
     };
     finish(&input.context("--baseline")?)

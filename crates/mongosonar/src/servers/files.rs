@@ -19,7 +19,7 @@ use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::input::follow::{FILE_PATIENCE, FileThread, FollowedPlace, MAX_COPIES};
 use crate::servers;
 use crate::servers::configuration::ServerConfiguration;
-use crate::servers::log_location::LogLocation;
+use crate::servers::log_location::{LogLocation, working_folder};
 
 /// The folder that a mongod writes its samples into.
 const DIAGNOSTIC: &str = "diagnostic.data";
@@ -199,11 +199,6 @@ fn is_samples(file: &File) -> io::Result<bool> {
     let mut head = [0; 9];
     let read = file.read_at(&mut head, 0)?;
     Ok(read == 0 || (read == head.len() && &head[4..] == b"\x09_id\0"))
-}
-
-/// The folder that a process works in, as it sees it; the root folder if that is not known.
-pub fn working_folder(process: &Process) -> PathBuf {
-    fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"))
 }
 
 /// A path as a process sees it: a container has a root folder of its own.

@@ -207,8 +207,8 @@ fn is_named_as_log(path: &Path) -> bool {
     name.split([' ', '.']).skip(1).any(|part| part == "log")
 }
 
-/// The folder in which a process resolves relative paths.
-fn working_folder(process: &Process) -> PathBuf {
+/// The folder that a process works in, as it sees it; the root folder if that is not known.
+pub fn working_folder(process: &Process) -> PathBuf {
     fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"))
 }
 

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
+use sonar_view::kit::json::line;
 use sonar_view::kit::{About, Fitting};
 use sonar_view::stacks::{MOST_BYTES, StackComparison, StackReport};
 
@@ -27,7 +28,7 @@ pub fn run(args: &StacksCompareArgs) -> Result<u8> {
         About::of_sides([&before, &after].map(|side| side.about.host.as_deref()), names.to_vec()),
     );
     let text = |out: &mut dyn Write| comparison.text(&mut Fitting::new(out, Some(screen::reading_width())));
-    args.output.write(|out| comparison.json(out), text)?;
+    args.output.write(|out| line(&comparison, out), text)?;
     Ok(OK)
 }
 

@@ -14,6 +14,7 @@ use sonar_core::history::Span;
 use sonar_sys::host::process::RunningProgram;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::ResourceUsage;
+use sonar_view::kit::json::line;
 use sonar_view::kit::{About, Fitting};
 use sonar_view::stacks::{StackReport, folded, pmp, svg};
 
@@ -84,15 +85,15 @@ pub fn run(args: &StacksArgs) -> Result<u8> {
     collector.missing(args.snapshots(), why);
     let mut report = collector.finish(ResourceUsage::now()?.processor().as_secs_f64());
     report.about.end_ns = Some(now().unix_ns());
-    page_and_print(write_opened_page(html.as_ref(), |out| report.json(out)), || show(args, &report))?;
+    page_and_print(write_opened_page(html.as_ref(), |out| line(&report, out)), || show(args, &report))?;
     Ok(OK)
 }
 
 fn show(args: &StacksArgs, report: &StackReport) -> Result<()> {
     let mut out = io::stdout().lock();
     match args.format() {
-        StackFormat::Json => report.json(&mut out)?,
-        StackFormat::Html => page::write(&mut out, |out| report.json(out))?,
+        StackFormat::Json => line(report, &mut out)?,
+        StackFormat::Html => page::write(&mut out, |out| line(report, out))?,
         StackFormat::Pmp => pmp(report, &mut out)?,
         StackFormat::Folded => folded(report, &mut out)?,
         StackFormat::Svg => svg(report, &mut out)?,

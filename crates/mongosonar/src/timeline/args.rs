@@ -2,10 +2,8 @@
 
 use clap::Args;
 
-use crate::args::values::number;
-use crate::args::when::{When, ZoneArgs, parse_time};
-use crate::history::StoreArgs;
-use crate::report_output::OutputArgs;
+use crate::args::when::{When, parse_time};
+use crate::history::HistoryReportArgs;
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
@@ -24,13 +22,6 @@ pub struct TimelineArgs {
     /// Until this time [default: the end of the history]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub to: Option<When>,
-    /// Show only the server at this port, beside the machine [default: all servers]
-    #[arg(short, long, value_name = "PORT", value_parser = number(1_u16..=65_535, 27_017))]
-    pub port: Option<u16>,
     #[command(flatten)]
-    pub store: StoreArgs,
-    #[command(flatten)]
-    pub zone: ZoneArgs,
-    #[command(flatten)]
-    pub output: OutputArgs,
+    pub report: HistoryReportArgs,
 }

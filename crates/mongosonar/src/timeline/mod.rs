@@ -4,6 +4,7 @@ pub mod args;
 
 use anyhow::Result;
 use sonar_view::kit::Fitting;
+use sonar_view::kit::json::line;
 use sonar_view::past::timeline::{PARTS, report};
 use sonar_view::timeline::chart_columns;
 
@@ -15,14 +16,15 @@ use crate::screen;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &TimelineArgs) -> Result<u8> {
-    let zone = history::zone(&args.zone);
-    let stored = StoredHistory::open(&args.store)?;
-    let history = stored.view()?.of_server(args.port)?;
+    let zone = history::zone(&args.report.zone);
+    let stored = StoredHistory::open(&args.report.store)?;
+    let history = stored.view()?.of_server(args.report.port)?;
     let span = last_hour_or(&history, WrittenEnds { from: args.from, to: args.to }, &zone)?;
-    let document = args.output.needs_json().then(|| report(&history, span, PARTS, &zone)).transpose()?;
+    let document =
+        args.report.output.needs_json().then(|| report(&history, span, PARTS, &zone)).transpose()?;
     let width = screen::width();
-    args.output.write(
-        |out| document.as_ref().map_or(Ok(()), |report| report.json(out)),
+    args.report.output.write(
+        |out| document.as_ref().map_or(Ok(()), |report| line(report, out)),
         |out| -> Result<()> {
             let shown = report(&history, span, chart_columns(width), &zone)?;
             Ok(shown.text(&mut Fitting::new(out, width), &zone)?)

@@ -2,10 +2,8 @@
 
 use clap::Args;
 
-use crate::args::values::number;
-use crate::args::when::{Against, When, ZoneArgs, parse_against, parse_time};
-use crate::history::StoreArgs;
-use crate::report_output::OutputArgs;
+use crate::args::when::{Against, When, parse_against, parse_time};
+use crate::history::HistoryReportArgs;
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
@@ -32,13 +30,6 @@ pub struct WhatChangedArgs {
     /// Compare the whole span with another one: yesterday, last-week, or a span like 13:00+1h [default: each moment with the time before it]
     #[arg(long, value_name = "SPAN", value_parser = parse_against)]
     pub against: Option<Against>,
-    /// Explain only the server at this port, beside the machine [default: all servers]
-    #[arg(short, long, value_name = "PORT", value_parser = number(1_u16..=65_535, 27_017))]
-    pub port: Option<u16>,
     #[command(flatten)]
-    pub store: StoreArgs,
-    #[command(flatten)]
-    pub zone: ZoneArgs,
-    #[command(flatten)]
-    pub output: OutputArgs,
+    pub report: HistoryReportArgs,
 }

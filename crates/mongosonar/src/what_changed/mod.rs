@@ -2,23 +2,21 @@
 
 pub mod args;
 
-use std::io::Write;
-
 use anyhow::{Result, bail};
-use sonar_view::kit::Fitting;
+use sonar_view::kit::json::line;
 use sonar_view::past::what_changed::{AskedChanges, AskedTime, report};
 
 pub use self::args::WhatChangedArgs;
 use crate::args::when::WrittenEnds;
 use crate::exit::{OK, WORSE};
 use crate::history::{self, StoredHistory, last_hour_or};
-use crate::screen;
+use crate::report_output::fitted;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &WhatChangedArgs) -> Result<u8> {
-    let zone = history::zone(&args.zone);
-    let stored = StoredHistory::open(&args.store)?;
-    let history = stored.view()?.of_server(args.port)?;
+    let zone = history::zone(&args.report.zone);
+    let stored = StoredHistory::open(&args.report.store)?;
+    let history = stored.view()?.of_server(args.report.port)?;
     let when = match args.at {
         Some(at) => AskedTime::Moment { at: at.in_zone(&zone), precision_ns: at.precision_ns() },
         None => {
@@ -32,9 +30,7 @@ pub fn run(args: &WhatChangedArgs) -> Result<u8> {
     if let Some(doubt) = report.doubt().filter(|_| !report.has_changes()) {
         bail!("{doubt}");
     }
-    let text = |out: &mut dyn Write| {
-        report.text(&mut Fitting::new(out, screen::width()), &zone, &args.store.suffix())
-    };
-    args.output.write(|out| report.json(out), text)?;
+    let text = fitted(|out| report.text(out, &zone, &args.report.store.suffix()));
+    args.report.output.write(|out| line(&report, out), text)?;
     Ok(if report.has_changes() { WORSE } else { OK })
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::args::connection::PortlessServerArgs;
+use crate::args::privileges::PrivilegeArgs;
 use crate::args::values::{
     PortRange, number, parse_connections, parse_duration, parse_ports, parse_shape_id,
 };
-use crate::capture::args::SourceArg;
+use crate::capture::args::{EncryptedAccessArgs, SourceArgs};
 use crate::outfile;
 use sonar_core::time_split::ConnectionSample;
 
@@ -52,15 +53,10 @@ pub struct WhyArgs {
     /// Capture on this interface; repeat for several [default: all, or loopback alone if the traced servers listen nowhere else]
     #[arg(short, long, value_name = "NAME", help_heading = "What to trace")]
     pub interface: Vec<String>,
-    /// Read packets, or the sockets of the servers' processes. Sockets also show connections over Unix sockets, and need no permission to capture packets [default: packets]
-    #[arg(long, value_name = "SOURCE", value_enum, help_heading = "What to trace")]
-    pub source: Option<SourceArg>,
-    /// Do not read encrypted connections inside the servers' processes
-    #[arg(long, help_heading = "What to trace")]
-    pub no_tls: bool,
-    /// Read encrypted connections even where a probe in the TLS library costs 4 microseconds a call instead of 0.5
-    #[arg(long, conflicts_with = "no_tls", help_heading = "What to trace")]
-    pub tls_any_cost: bool,
+    #[command(flatten, next_help_heading = "What to trace")]
+    pub source: SourceArgs,
+    #[command(flatten, next_help_heading = "What to trace")]
+    pub encrypted_access: EncryptedAccessArgs,
     /// Rules for wait classes, applied before the built-in ones (see `mongosonar stacks`)
     #[arg(long, value_name = "FILE", help_heading = "What to trace")]
     pub classes: Option<PathBuf>,
@@ -82,9 +78,8 @@ pub struct WhyArgs {
     /// One JSON object instead of text
     #[arg(long, help_heading = "How to show it")]
     pub json: bool,
-    /// Keep the privileges that the program was started with, for debugging
-    #[arg(long, help_heading = "What to trace")]
-    pub keep_privileges: bool,
+    #[command(flatten, next_help_heading = "What to trace")]
+    pub privileges: PrivilegeArgs,
     #[command(
         flatten,
         next_help_heading = "Server to ask for the names of collections and indexes, and for its profile"

@@ -8,7 +8,6 @@ mod server_operation;
 mod server_profile;
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -23,7 +22,8 @@ use sonar_core::{Coverage, Timestamp};
 use sonar_sys::split::SplitLosses;
 use sonar_sys::{Host, PacketFilter, RingConfig};
 use sonar_view::disk::run::BenchReport;
-use sonar_view::kit::{About, Fitting, Grouped};
+use sonar_view::kit::json::line;
+use sonar_view::kit::{About, Grouped};
 use sonar_view::why::{
     DiskLoadJson, ProcessLimitJson, ServerSourcesJson, SplitCoverageJson, WhyReport, WhyTrace,
 };
@@ -36,20 +36,20 @@ use self::server_profile::{ProfileReader, ProfiledSpan};
 use crate::args::values::only_port;
 use crate::args::when::now;
 use crate::capture::ThreadWindow;
-use crate::capture::args::reads_sockets;
+use crate::capture::args::EncryptedAccessArgs;
 use crate::capture::notice::Notice;
 use crate::capture::session::{CaptureSession, SessionPlan};
 use crate::capture::splitting::{self, OperationMatcher, SplitHelpers, SplitPlan, SplitTrace, WireSide};
 use crate::capture::threads::{CaptureTask, RETIRE, RunningCapture};
 use crate::capture::tls::EncryptedAccess;
+use crate::disk;
 use crate::exit::OK;
 use crate::locking::lock;
 use crate::outfile::OutFile;
-use crate::report_output::{page_and_print, print, write_opened_page};
+use crate::report_output::{fitted, page_and_print, print, write_opened_page};
 use crate::servers::file_names::FileNames;
 use crate::servers::tracing::warn_of_process_namespace;
 use crate::stop::{Signals, StopBehavior};
-use crate::{disk, screen};
 
 /// Bytes of the ring of packets.
 const RING_BYTES: usize = 32 << 20;
@@ -70,8 +70,8 @@ fn interfaces(asked: &[String], processes: &[u32]) -> Vec<String> {
 pub fn run(args: &WhyArgs) -> Result<u8> {
     // Without it, a server that keeps all processors busy leaves too little time for reading the rings.
     sonar_sys::resource::prefer_this_thread().ok();
-    let confined = !args.keep_privileges;
-    let reads_sockets = reads_sockets(args.source, &[(!args.interface.is_empty(), "--interface")])?;
+    let confined = args.privileges.are_dropped();
+    let reads_sockets = args.source.reads_sockets(&[(!args.interface.is_empty(), "--interface")])?;
     warn_of_process_namespace();
     let chosen = splitting::processes(&args.pid, &args.port)?;
     let processes = splitting::numbers(&chosen);
@@ -79,7 +79,8 @@ pub fn run(args: &WhyArgs) -> Result<u8> {
     // It cannot be opened later.
     let html = args.html.as_deref().map(OutFile::open).transpose()?;
     let sample = args.sample.unwrap_or_else(|| sample_of_busy(&processes));
-    let encrypted = EncryptedAccess::of(args.no_tls, args.tls_any_cost);
+    let EncryptedAccessArgs { no_tls, tls_any_cost } = args.encrypted_access;
+    let encrypted = EncryptedAccess::of(no_tls, tls_any_cost);
     let plan = SplitPlan { samples_processors: true, ..SplitPlan::of_command(confined, false, encrypted) };
     // Before any thread is started.
     let split = SplitHelpers::start(&chosen, args.classes.as_deref(), sample, plan)?;
@@ -349,9 +350,9 @@ fn show_notices(trace: &SplitTrace) {
 
 /// Writes the report, and its page.
 fn write(report: &WhyReport, as_json: bool, html: Option<OutFile>) -> Result<u8> {
-    let text = |out: &mut dyn Write| report.text(&mut Fitting::new(out, screen::width()));
-    page_and_print(write_opened_page(html.as_ref(), |out| report.json(out)), || {
-        print(as_json, |out| report.json(out), text)
+    let text = fitted(|out| report.text(out));
+    page_and_print(write_opened_page(html.as_ref(), |out| line(report, out)), || {
+        print(as_json, |out| line(report, out), text)
     })?;
     Ok(OK)
 }

@@ -52,4 +52,4 @@ pub use speeds::Speeds;
 pub use thread::ThreadRole;
 pub use usage::FileUsage;
 pub use verdict::{FilesVerdict, judge, judge_file};
-pub use worth::{SampleRead, Worth, worth};
+pub use worth::{RewriteEstimate, SampleRead, Worth};

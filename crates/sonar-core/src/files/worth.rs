@@ -1,4 +1,4 @@
-//! Decides whether rewriting a collection in another order is worth it, from samples of its documents read in
+//! What rewriting a collection in another order takes, and whether it is worth it, from samples of its documents read in
 //! both orders.
 
 use std::time::Duration;
@@ -19,8 +19,45 @@ pub struct SampleRead {
     pub documents: u64,
     /// Time for reading them.
     pub time: Duration,
-    /// Bytes that the server read from its devices in that time; `None` if unknown.
+    /// Seconds per document in the fastest and in the slowest part of it.
+    pub pace: (f64, f64),
+    /// Bytes that the server read from its devices in that time, for any reason; `None` if unknown.
     pub device_bytes: Option<u64>,
+}
+
+/// What rewriting a collection takes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RewriteEstimate {
+    /// The collection: `database.collection`.
+    pub namespace: String,
+    /// Name of the index whose order it gets.
+    pub index: String,
+    /// The key of that index, as `{customer: 1}`.
+    pub key: String,
+    /// Documents.
+    pub documents: u64,
+    /// Their size as BSON, in bytes.
+    pub bytes: u64,
+    /// Bytes on the disk.
+    pub storage_bytes: u64,
+    /// Indexes to create again, without `_id`.
+    pub indexes: usize,
+    /// Bytes of all its indexes on the disk.
+    pub index_bytes: u64,
+    /// Bytes that are free on the server's file system; `None` if it does not report them.
+    pub free_bytes: Option<u64>,
+    /// A sample read in the order of the index.
+    pub asked: SampleRead,
+    /// A sample read in the collection's own order.
+    pub own: SampleRead,
+    /// Why writes during the run cannot be followed, in words; `None` if they can, by a change stream.
+    pub unwatched: Option<String>,
+    /// An index expires documents, which is a write too.
+    pub expires: bool,
+    /// Path of its file under the dbpath without `.wt`, if the server reports it.
+    pub ident: Option<String>,
+    /// Leftover of an interrupted run, in words.
+    pub leftover: Option<String>,
 }
 
 /// Whether rewriting is worth it.
@@ -40,29 +77,57 @@ pub enum Worth {
     No(f64),
 }
 
-/// Compares two samples of a collection with the given number of documents and bytes on disk: `asked` was read
-/// in the requested order, `own` in the collection's own order.
-pub fn worth(asked: &SampleRead, own: &SampleRead, documents: u64, bytes: u64) -> Worth {
-    if documents == 0 {
-        return Worth::Empty;
+impl RewriteEstimate {
+    /// Bytes on the disk that it needs until the end, by the present size.
+    pub const fn needed_bytes(&self) -> u64 {
+        self.storage_bytes.saturating_add(self.index_bytes)
     }
-    if documents < MIN_DOCUMENTS || bytes < SMALL_BYTES {
-        return Worth::Small;
+
+    /// Whether that much is free; `None` if unknown.
+    pub fn fits(&self) -> Option<bool> {
+        self.free_bytes.map(|free| free > self.needed_bytes())
     }
-    if asked.documents.min(own.documents) < MIN_DOCUMENTS {
-        return Worth::FromCache;
+
+    /// How often documents are read in addition to copying.
+    pub const fn passes(&self) -> u32 {
+        if self.unwatched.is_some() { 3 } else { 1 }
     }
-    let each = bytes as f64 / documents as f64;
-    let from_device = |sample: &SampleRead| {
-        sample.device_bytes.map(|read| read as f64 >= sample.documents as f64 * each * READ_FROM)
-    };
-    match (from_device(asked), from_device(own)) {
-        (None, _) | (_, None) => return Worth::NotMeasured,
-        (Some(true), Some(true)) => {}
-        _ => return Worth::FromCache,
+
+    /// Time for all reading, at the fastest and at the slowest pace of the samples. Writing is not included: a sample
+    /// that changes nothing cannot measure it.
+    pub fn reading(&self) -> (Duration, Duration) {
+        let (index, own) = (self.asked.pace, self.own.pace);
+        let all = |index: f64, own: f64| {
+            let seconds = self.documents as f64 * (index + own * f64::from(self.passes()));
+            Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+        };
+        (all(index.0, own.0), all(index.1, own.1))
     }
-    let times = asked.time.as_secs_f64() / own.time.as_secs_f64().max(1e-9);
-    if times < WORTH_FROM { Worth::No(times) } else { Worth::Yes(times) }
+
+    /// Whether the samples show that it is worth it.
+    pub fn worth(&self) -> Worth {
+        let Self { asked, own, documents, storage_bytes: bytes, .. } = *self;
+        if documents == 0 {
+            return Worth::Empty;
+        }
+        if documents < MIN_DOCUMENTS || bytes < SMALL_BYTES {
+            return Worth::Small;
+        }
+        if asked.documents.min(own.documents) < MIN_DOCUMENTS {
+            return Worth::FromCache;
+        }
+        let each = bytes as f64 / documents as f64;
+        let from_device = |sample: SampleRead| {
+            sample.device_bytes.map(|read| read as f64 >= sample.documents as f64 * each * READ_FROM)
+        };
+        match (from_device(asked), from_device(own)) {
+            (None, _) | (_, None) => return Worth::NotMeasured,
+            (Some(true), Some(true)) => {}
+            _ => return Worth::FromCache,
+        }
+        let times = asked.time.as_secs_f64() / own.time.as_secs_f64().max(1e-9);
+        if times < WORTH_FROM { Worth::No(times) } else { Worth::Yes(times) }
+    }
 }
 
 #[cfg(test)]
@@ -72,7 +137,12 @@ mod tests {
     const MEBIBYTE: u64 = 1 << 20;
 
     fn sample(documents: u64, millis: u64, device_bytes: Option<u64>) -> SampleRead {
-        SampleRead { documents, time: Duration::from_millis(millis), device_bytes }
+        SampleRead { documents, time: Duration::from_millis(millis), device_bytes, ..SampleRead::default() }
+    }
+
+    fn worth(asked: &SampleRead, own: &SampleRead, documents: u64, bytes: u64) -> Worth {
+        let (asked, own) = (*asked, *own);
+        RewriteEstimate { asked, own, documents, storage_bytes: bytes, ..RewriteEstimate::default() }.worth()
     }
 
     /// 100,000 documents of 1 KiB: 2,000 of them take up 2,048,000 bytes.

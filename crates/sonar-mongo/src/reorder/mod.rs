@@ -22,7 +22,7 @@ use crate::server::Server;
 use crate::stop::StopFlag;
 use collection::{BEFORE, COPY, MAJORITY, Raw, WRITTEN, is_named, is_written, split};
 use content::{ContentSum, Copying, read_all};
-pub use plan::{DeviceBytes, ReorderPlan, Sample};
+pub use plan::{DeviceBytes, ReorderPlan};
 use watch::{ChangeWatch, StopCheck, until_aside, written};
 
 /// How often to try to give the original its name back if somebody creates a collection of that name meanwhile.
@@ -199,18 +199,19 @@ impl Server {
         stop: &StopFlag,
         progress: &mut dyn FnMut(ReorderStage, u64, u64),
     ) -> Result<u64> {
-        if let Some(left) = &plan.leftover {
+        let estimate = &plan.estimate;
+        if let Some(left) = &estimate.leftover {
             return Err(ServerError::Refused(format!("{left}: look at it, then remove it with --clean")));
         }
-        if plan.fits() == Some(false) {
+        if estimate.fits() == Some(false) {
             return Err(ServerError::Refused(
                 "there is not enough space for a second one of its size where the server keeps its files"
                     .into(),
             ));
         }
-        let (database, namespace) = (&plan.database, plan.namespace());
+        let (database, namespace) = (&plan.database, &estimate.namespace);
         let election = self.election()?;
-        let watch = match &plan.unwatched {
+        let watch = match &estimate.unwatched {
             Some(why) => Err(why.clone()),
             None => self.watch(database, &plan.collection, plan.named(BEFORE))?,
         };
@@ -234,7 +235,7 @@ impl Server {
             Ok(()) => {}
             Err(error) => {
                 // Also after Ctrl-C: the collection must be usable.
-                return Err(match self.restore(&namespace, copied, &StopFlag::default(), progress) {
+                return Err(match self.restore(namespace, copied, &StopFlag::default(), progress) {
                     Ok(Cleaned { kept, .. }) if kept.is_empty() => error,
                     Ok(Cleaned { kept, .. }) => ServerError::Refused(format!("{error}; {}", kept.join("; "))),
                     Err(other) => ServerError::Refused(format!(
@@ -308,17 +309,17 @@ impl Server {
         let (original, copy) = (self.raw(database, &plan.collection), self.raw(database, &copy_name));
         let runtime = self.runtime();
 
-        let total = plan.documents;
-        let index = plan.indexes.iter().find(|index| is_named(index, &plan.order));
+        let (total, order) = (plan.estimate.documents, &plan.estimate.index);
+        let index = plan.indexes.iter().find(|index| is_named(index, order));
         let key = index.and_then(|index| index.get_document("key").ok()).cloned().unwrap_or_default();
         progress(ReorderStage::Copying, 0, total);
         let mut report = |done| progress(ReorderStage::Copying, done, total);
-        let (order, validated) = ((plan.order.as_str(), key), plan.options.contains_key("validator"));
+        let (order, validated) = ((order.as_str(), key), plan.options.contains_key("validator"));
         let copying = Copying { from: &original, to: &copy, order, validated, batch: plan.batch };
         let copied = runtime.block_on(copying.run(check, &mut report))?;
         *content = Some(copied);
 
-        progress(ReorderStage::Indexes, 0, plan.indexes() as u64);
+        progress(ReorderStage::Indexes, 0, plan.estimate.indexes as u64);
         let specs: Vec<_> = plan
             .indexes
             .iter()

@@ -1,10 +1,11 @@
 //! What rewriting a collection costs, and whether it is possible.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bson::{Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::options::Hint;
+use sonar_core::files::{RewriteEstimate, SampleRead};
 
 use super::collection::{BEFORE, COPY, CollectionSpec, ROLE, Raw, is_named, is_written, split};
 use super::refusals::{refuse_kind, refuse_own, refuse_unordered, refused};
@@ -18,19 +19,6 @@ const BATCH: usize = 1_000;
 const SAMPLE: i64 = 2_000;
 const CHUNK: u32 = 200;
 
-/// The time to read a sample of the documents.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
-    /// Documents.
-    pub documents: u64,
-    /// All of them together.
-    pub time: Duration,
-    /// Seconds per document in the fastest and in the slowest part of it.
-    pub pace: (f64, f64),
-    /// Bytes that the server read from its devices meanwhile, for any reason; `None` if unknown.
-    pub device_bytes: Option<u64>,
-}
-
 /// Bytes that the server has read from its devices so far; `None` if unknown.
 pub type DeviceBytes<'a> = &'a dyn Fn() -> Option<u64>;
 
@@ -41,75 +29,15 @@ pub struct ReorderPlan {
     pub(super) collection: String,
     pub(super) options: Document,
     pub(super) indexes: Vec<Document>,
-    pub(super) order: String,
-    /// Documents.
-    pub documents: u64,
-    /// Their size as BSON, in bytes.
-    pub bytes: u64,
-    /// Bytes on the disk.
-    pub storage_bytes: u64,
-    /// Bytes of all its indexes on the disk.
-    pub index_bytes: u64,
-    /// Bytes that are free on the server's file system; `None` if it does not report them.
-    pub free_bytes: Option<u64>,
-    /// Documents read in the order of the index, and in the collection's own.
-    pub sample: (Sample, Sample),
-    /// Why writes during the run cannot be followed, in words; `None` if they can, by a change stream.
-    pub unwatched: Option<String>,
-    /// An index expires documents, which is a write too.
-    pub expires: bool,
-    /// Path of its file under the dbpath without `.wt`, if the server reports it.
-    pub ident: Option<String>,
-    /// Leftover of an interrupted run.
-    pub leftover: Option<String>,
+    /// What it takes.
+    pub estimate: RewriteEstimate,
     /// The most documents of one insert into the copy, 1 to 100,000, the most that a server takes; 1,000 unless changed.
     pub batch: usize,
 }
 
 impl ReorderPlan {
-    /// Indexes to create again, without `_id`.
-    pub fn indexes(&self) -> usize {
-        self.indexes.iter().filter(|index| !is_named(index, "_id_")).count()
-    }
-
-    /// Bytes on the disk that it needs until the end, by the present size.
-    pub fn needed_bytes(&self) -> u64 {
-        self.storage_bytes.saturating_add(self.index_bytes)
-    }
-
-    /// Whether that much is free; `None` if unknown.
-    pub fn fits(&self) -> Option<bool> {
-        self.free_bytes.map(|free| free > self.needed_bytes())
-    }
-
-    /// How often documents are read in addition to copying.
-    pub fn passes(&self) -> u32 {
-        if self.unwatched.is_some() { 3 } else { 1 }
-    }
-
-    /// Time for all reading, at the fastest and at the slowest pace of the sample. Writing is not included: a sample
-    /// that changes nothing cannot measure it.
-    pub fn reading(&self) -> (Duration, Duration) {
-        let (index, own) = (self.sample.0.pace, self.sample.1.pace);
-        let all = |index: f64, own: f64| {
-            let seconds = self.documents as f64 * (index + own * f64::from(self.passes()));
-            Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
-        };
-        (all(index.0, own.0), all(index.1, own.1))
-    }
-
-    /// The key of the index that gives the order, as `{customer: 1}`.
-    pub fn key(&self) -> String {
-        let index = self.indexes.iter().find(|index| is_named(index, &self.order));
-        index.and_then(|index| index.get_document("key").ok()).map(files::key).unwrap_or_default()
-    }
-
     pub(super) fn named(&self, ending: &str) -> String {
         format!("{}{ending}", self.collection)
-    }
-
-    pub(super) fn namespace(&self) -> String {
-        format!("{}.{}", self.database, self.collection)
     }
 }
 
@@ -151,7 +79,7 @@ impl Server {
             let index = walk(&raw, Hint::Name(order.to_owned()), device_bytes).await?;
             Ok((index, own))
         });
-        let sample = sample.map_err(|error| self.link().error("read a sample of it", ROLE, &error))?;
+        let (asked, own) = sample.map_err(|error| self.link().error("read a sample of it", ROLE, &error))?;
         let unwatched = if self.info().replica_set.is_none() {
             Some("a standalone has no change streams".to_owned())
         } else {
@@ -161,22 +89,29 @@ impl Server {
         let space = self.ask(database, doc! { "dbStats": 1 }, "ask for the space").unwrap_or_default();
         let free = |space: &Document| whole(space, "fsTotalSize")?.checked_sub(whole(space, "fsUsedSize")?);
         let number = |field: &str| whole(&stats, field).unwrap_or(0);
-        Ok(ReorderPlan {
-            database: database.into(),
-            collection: collection.into(),
-            expires: indexes.iter().any(|index| index.contains_key("expireAfterSeconds")),
-            options,
-            indexes,
-            order: order.into(),
+        let estimate = RewriteEstimate {
+            namespace: namespace.to_owned(),
+            index: order.to_owned(),
+            key: index.get_document("key").map(files::key).unwrap_or_default(),
             documents: number("count"),
             bytes: number("size"),
             storage_bytes: number("storageSize"),
+            indexes: indexes.iter().filter(|index| !is_named(index, "_id_")).count(),
             index_bytes: number("totalIndexSize"),
             free_bytes: free(&space),
-            sample,
+            asked,
+            own,
             unwatched,
+            expires: indexes.iter().any(|index| index.contains_key("expireAfterSeconds")),
             ident: stats.get_document("wiredTiger").ok().and_then(files::ident).map(str::to_owned),
             leftover,
+        };
+        Ok(ReorderPlan {
+            database: database.into(),
+            collection: collection.into(),
+            options,
+            indexes,
+            estimate,
             batch: BATCH,
         })
     }
@@ -202,10 +137,10 @@ impl Server {
 }
 
 /// Reads a sample in an order.
-async fn walk(raw: &Raw, hint: Hint, device_bytes: DeviceBytes<'_>) -> mongodb::error::Result<Sample> {
+async fn walk(raw: &Raw, hint: Hint, device_bytes: DeviceBytes<'_>) -> mongodb::error::Result<SampleRead> {
     let (begun, before) = (Instant::now(), device_bytes());
     let mut cursor = raw.find(doc! {}).hint(hint).limit(SAMPLE).batch_size(CHUNK).await?;
-    let (mut sample, mut chunk, mut since) = (Sample::default(), 0_u32, begun);
+    let (mut sample, mut chunk, mut since) = (SampleRead::default(), 0_u32, begun);
     let mut pace: Option<(f64, f64)> = None;
     loop {
         let more = cursor.try_next().await?.is_some();

@@ -10,6 +10,7 @@ use sonar_core::history::Span;
 use sonar_serve::PageLimits;
 use sonar_view::agent::AgentStatus;
 use sonar_view::kit::Zone;
+use sonar_view::kit::json::line;
 use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
 use sonar_view::past::{HistoryView, PastIncident, timeline};
 use sonar_view::queries::Selection;
@@ -24,7 +25,7 @@ fn documents_are_those_that_commands_write() {
     let span = Span { from: at(600), to: at(3_000) };
     let query = "from=2023-11-14T22:10:00Z&to=2023-11-14T22:50:00Z&zone=Europe/Berlin";
     let mut expected = Vec::new();
-    timeline::report(&view, span, timeline::PARTS, &zone).unwrap().json(&mut expected).unwrap();
+    line(&timeline::report(&view, span, timeline::PARTS, &zone).unwrap(), &mut expected).unwrap();
     let answer = page.read(&format!("/api/v1/timeline?{query}"));
     assert_eq!((answer.status, answer.text.as_bytes()), (StatusCode::OK, &*expected));
     assert_eq!(answer.headers[CONTENT_TYPE], "application/json");
@@ -32,11 +33,11 @@ fn documents_are_those_that_commands_write() {
     let asked = AskedChanges { when: AskedTime::Span(span), against: None };
     let report = what_changed::report(&view, &asked, &zone).unwrap();
     assert!(report.has_changes(), "queries take longer from half past on");
-    report.json(&mut expected).unwrap();
+    line(&report, &mut expected).unwrap();
     assert_eq!(page.read(&format!("/api/v1/what-changed?{query}")).text.as_bytes(), &*expected);
     expected.clear();
     let selection = Selection { role: Some(Role::Served), zone, ..Selection::default() };
-    PastIncident::of(&view, span, &selection).unwrap().report.json(&mut expected).unwrap();
+    line(&PastIncident::of(&view, span, &selection).unwrap().report, &mut expected).unwrap();
     assert_eq!(page.read(&format!("/api/v1/incident?{query}")).text.as_bytes(), &*expected);
 }
 

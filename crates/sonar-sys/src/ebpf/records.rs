@@ -70,25 +70,29 @@ pub enum ProcessChange {
     Refused,
 }
 
+/// A file that the kernel has seen for the first time.
+#[derive(Copy, Clone, Debug)]
+pub struct FirstSeenFile<'a> {
+    /// Its number, which its accesses use until [`Tracer::release`](super::Tracer::release) frees it: later
+    /// another file has it.
+    pub file: u32,
+    /// Which.
+    pub key: FileKey,
+    /// Process that uses it.
+    pub process: u32,
+    /// The descriptor by which that process has it open; -1 if unknown.
+    pub fd: i32,
+    /// Last part of its path.
+    pub name: &'a [u8],
+    /// The folders above it, on a pseudo file system.
+    pub pseudo: Option<PseudoFolders<'a>>,
+}
+
 /// What the kernel reports.
 #[derive(Copy, Clone, Debug)]
 pub enum KernelEvent<'a> {
     /// A new file.
-    File {
-        /// Its number, which its accesses use until [`Tracer::release`](super::Tracer::release) frees it: later
-        /// another file has it.
-        file: u32,
-        /// Which.
-        key: FileKey,
-        /// Process that uses it.
-        process: u32,
-        /// The descriptor by which that process has it open; -1 if unknown.
-        fd: i32,
-        /// Last part of its path.
-        name: &'a [u8],
-        /// The folders above it, on a pseudo file system.
-        pseudo: Option<PseudoFolders<'a>>,
-    },
+    File(FirstSeenFile<'a>),
     /// A process started or ended.
     Process {
         /// Which.
@@ -191,14 +195,14 @@ pub(super) fn parse<'a>(bytes: &'a [u8], clock: &ClockOffsets) -> Option<KernelE
         1 => {
             let file: types::file_record = sys_bpf::read(bytes)?;
             let folders = bytes.get(offset_of!(types::file_record, parents)..size_of_val(&file))?;
-            Some(KernelEvent::File {
+            Some(KernelEvent::File(FirstSeenFile {
                 fd: file.fd,
                 key: FileKey::from(&file.key),
                 file: file.file,
                 process: file.process,
                 name: text!(bytes, types::file_record, name, file.name.len()),
                 pseudo: (file.magic != 0).then_some(PseudoFolders(folders)),
-            })
+            }))
         }
         2 => {
             let thread: types::thread_record = sys_bpf::read(bytes)?;
@@ -315,7 +319,7 @@ mod tests {
         record.parents[0][..3].copy_from_slice(b"net");
         record.parents[1][..4].copy_from_slice(b"4711");
         let folders = |record: &types::file_record| match parse(bytes_of(record), &ClockOffsets::new(0)) {
-            Some(KernelEvent::File { name, pseudo, .. }) => {
+            Some(KernelEvent::File(FirstSeenFile { name, pseudo, .. })) => {
                 assert_eq!(name, b"netstat");
                 pseudo.map(|pseudo| pseudo.names().map(<[u8]>::to_vec).collect::<Vec<_>>())
             }

@@ -1,7 +1,6 @@
 //! The JSON document.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 use serde::Serialize;
 use sonar_core::changes::{HistoryChange, ScanMoment};
@@ -12,7 +11,6 @@ use super::figures::ChangeFiguresJson;
 use super::gaps::{GapJson, SpanJson};
 use super::seen::SeenSpan;
 use super::sentence;
-use crate::kit::json::line;
 use crate::kit::{About, Zone, ZoneObject, plural, server_name};
 
 /// Version of the schema.
@@ -179,14 +177,6 @@ impl ChangesReport {
     /// Whether anything changed.
     pub fn has_changes(&self) -> bool {
         !self.moments.is_empty()
-    }
-
-    /// Writes the document as one line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        line(self, out)
     }
 }
 

@@ -6,7 +6,7 @@ use sonar_core::Figures;
 use sonar_core::row::Observed;
 
 use super::{DigestView, main_plan, mean_ns, names};
-use crate::queries::csv::CsvLine;
+use crate::kit::CsvLine;
 
 /// Columns of each source, where there are several.
 const PER_SOURCE: [&str; 7] = [
@@ -34,9 +34,9 @@ fn per_source(observed: Option<&Observed>, line: &mut CsvLine) {
 /// # Errors
 /// Those of `out`.
 pub fn csv(view: &DigestView<'_>, mut out: impl Write) -> io::Result<()> {
-    let mut heading = CsvLine::default();
+    let mut line = CsvLine::default();
     for name in ["by", "shape_id", "identity", "class", "command", "namespace", "text"] {
-        heading.text(name);
+        line.text(name);
     }
     for name in [
         "calls",
@@ -51,22 +51,22 @@ pub fn csv(view: &DigestView<'_>, mut out: impl Write) -> io::Result<()> {
         "latency_ns_p99",
         "latency_ns_max",
     ] {
-        heading.text(name);
+        line.text(name);
     }
     for (name, _) in view.digest.totals().sums() {
-        heading.text(name);
+        line.text(name);
     }
     for name in
         ["examined_per_returned", "collection_scans", "memory_sorts", "plan", "first_seen", "last_seen"]
     {
-        heading.text(name);
+        line.text(name);
     }
     for summary in view.summaries {
         for name in PER_SOURCE {
-            heading.text(&format!("{}_{name}", summary.source.name()));
+            line.text(&format!("{}_{name}", summary.source.name()));
         }
     }
-    heading.write(&mut out)?;
+    line.write(&mut out)?;
     for (_, row) in &view.rows {
         let (figures, server) = (row.figures(), row.server());
         let (command, namespace, text) = names(row, view.form);
@@ -76,7 +76,6 @@ pub fn csv(view: &DigestView<'_>, mut out: impl Write) -> io::Result<()> {
             }
             _ => (String::new(), "", ""),
         };
-        let mut line = CsvLine::default();
         for field in [view.digest.settings.by.name(), &id, identity, class, &command, &namespace, &text] {
             line.text(field);
         }

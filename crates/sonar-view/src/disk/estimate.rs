@@ -117,14 +117,6 @@ impl Estimate {
         Ok(Self::of(work, ways))
     }
 
-    /// As one line of JSON.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl io::Write) -> io::Result<()> {
-        crate::kit::json::line(self, out)
-    }
-
     /// As text.
     ///
     /// # Errors

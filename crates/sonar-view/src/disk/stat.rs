@@ -28,14 +28,6 @@ impl DeviceInterval {
         Self { schema: SCHEMA, kind: "disk_stat", end_ns, seconds, devices }
     }
 
-    /// As one line of JSON.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl io::Write) -> io::Result<()> {
-        crate::kit::json::line(self, out)
-    }
-
     /// As a table with `iostat`'s columns in `iostat`'s order: merged requests and sizes give way first. Columns of
     /// discards and flushes are left out where the kernel counts none for any of the devices.
     ///

@@ -1,10 +1,12 @@
-//! What `io report`, `io compare` and `io live` show of accesses to files.
+//! What `io report`, `io compare`, `io live` and `io reorder` show of accesses to files.
 
 pub mod bench;
 pub mod compare;
+pub mod each;
 pub(crate) mod json;
 pub mod live;
 mod picture;
+pub mod reorder;
 mod text;
 mod verdict;
 
@@ -90,7 +92,7 @@ impl Recording<'_> {
     }
 
     /// What a thread is for, by its name.
-    pub fn thread_role(&self, thread: u32) -> ThreadRole {
+    fn thread_role(&self, thread: u32) -> ThreadRole {
         self.threads.get(&thread).map_or(ThreadRole::Other, |name| ThreadRole::of(name))
     }
 

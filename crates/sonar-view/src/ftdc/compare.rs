@@ -109,14 +109,6 @@ impl FtdcComparison {
         self.figures.iter().any(|pair| pair.change == "worse")
     }
 
-    /// As one line of JSON.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl io::Write) -> io::Result<()> {
-        crate::kit::json::line(self, out)
-    }
-
     /// How many figures changed in each way, in one sentence: `1 figure got worse: cache dirty; 2 better, 1 higher, 36 of
     /// 40 unchanged.`
     fn answer(&self) -> String {

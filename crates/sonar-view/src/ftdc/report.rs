@@ -12,7 +12,7 @@ use sonar_core::internals::{
 use ts_rs::TS;
 
 use super::units::show;
-use crate::kit::{About, Nanos, Zone, ZoneObject, plural};
+use crate::kit::{About, CsvLine, Nanos, Zone, ZoneObject, plural};
 
 /// Version of the schema of the documents of `ftdc`.
 pub(super) const SCHEMA: u32 = 1;
@@ -176,8 +176,9 @@ impl FtdcReport {
         reading: FtdcReading,
         zone: &Zone,
     ) -> Self {
-        let time = |ms| Timestamp::from_unix_ns(ns(ms));
-        let span = assessment.span_ms().map(|(from, to)| Span { from: time(from), to: time(to) });
+        let span = assessment
+            .span_ms()
+            .map(|(from, to)| Span { from: Timestamp::from_unix_ms(from), to: Timestamp::from_unix_ms(to) });
         let (processors_available, memory_limit_mib) =
             (server.fewer_processors(), server.tighter_memory_mib());
         let server = server.clone();
@@ -253,41 +254,27 @@ impl FtdcReport {
         )
     }
 
-    /// As one line of JSON.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl io::Write) -> io::Result<()> {
-        crate::kit::json::line(self, out)
-    }
-
     /// As CSV: a line for each figure.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn csv(&self, out: &mut impl io::Write) -> io::Result<()> {
-        writeln!(out, "id,group,unit,count,p50,p95,max,verdict,seconds_over_amber,seconds_over_red")?;
+        const FIELDS: &str = "id,group,unit,count,p50,p95,max,verdict,seconds_over_amber,seconds_over_red";
+        let mut line = CsvLine::default();
+        FIELDS.split(',').for_each(|name| line.text(name));
+        line.write_lf(out)?;
         for figure in &self.figures {
             let seconds = |of: fn(&LimitsJson) -> &ExceedanceJson| {
-                figure
-                    .limits
-                    .as_ref()
-                    .map_or_else(String::new, |limits| format!("{:.3}", of(limits).total_ns as f64 / 1e9))
+                let limits = figure.limits.as_ref();
+                limits.map(|limits| format!("{:.3}", of(limits).total_ns as f64 / 1e9))
             };
-            writeln!(
-                out,
-                "{},{},{},{},{},{},{},{},{},{}",
-                figure.id,
-                figure.group,
-                figure.unit,
-                figure.count,
-                figure.p50,
-                figure.p95,
-                figure.max,
-                figure.verdict.unwrap_or(""),
-                seconds(|limits| &limits.over_amber),
-                seconds(|limits| &limits.over_red),
-            )?;
+            [figure.id, figure.group, figure.unit].into_iter().for_each(|name| line.text(name));
+            line.figure(Some(figure.count));
+            [figure.p50, figure.p95, figure.max].into_iter().for_each(|value| line.figure(Some(value)));
+            line.figure(figure.verdict);
+            line.figure(seconds(|limits| &limits.over_amber));
+            line.figure(seconds(|limits| &limits.over_red));
+            line.write_lf(out)?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod about;
 mod bars;
+mod csv;
 mod escape;
 mod fit;
 mod hidden;
@@ -14,6 +15,7 @@ mod zone;
 
 pub use about::About;
 pub use bars::{bar, sparkline};
+pub(crate) use csv::CsvLine;
 pub use escape::{Escaped, escape, is_safe};
 pub use fit::{Fitting, fit, fit_end, fold, push_fit, push_padded, width, wrap};
 pub(crate) use hidden::HiddenObject;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Write};
 use std::ops::RangeInclusive;
 
 use serde::Serialize;
@@ -13,7 +12,6 @@ use ts_rs::TS;
 
 use super::{HistoryView, PastError};
 use crate::changes::GapJson;
-use crate::kit::json::line;
 use crate::kit::{About, Zone, ZoneObject, server_address};
 use crate::timeline::TimeAxis;
 
@@ -84,16 +82,6 @@ pub struct StoredSeriesJson {
     pub max: f64,
     /// Means of the parts of the axis; null where nothing was observed.
     pub values: Vec<Option<f64>>,
-}
-
-impl AllSeriesReport {
-    /// Writes the document as one line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        line(self, out)
-    }
 }
 
 impl SeriesFilter {

@@ -1,7 +1,6 @@
 //! What happened in a span of time: the events of servers, of the machine and of the agent.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 use serde::Serialize;
 use sonar_core::history::{Event, EventKind, Span};
@@ -10,7 +9,6 @@ use ts_rs::TS;
 use super::{HistoryView, PastError};
 use crate::changes::GapJson;
 use crate::changes::words::event as in_words;
-use crate::kit::json::line;
 use crate::kit::{About, Zone, ZoneObject};
 use crate::timeline::EventJson;
 
@@ -48,16 +46,6 @@ pub struct EventsReport {
     pub left_out: usize,
     /// Times that were not observed.
     pub gaps: Vec<GapJson>,
-}
-
-impl EventsReport {
-    /// Writes the document as one line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        line(self, out)
-    }
 }
 
 fn has_all(sentence: &str, words: &[String]) -> bool {

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -14,7 +13,6 @@ use ts_rs::TS;
 
 use super::{HistoryView, PastError};
 use crate::changes::GapJson;
-use crate::kit::json::line;
 use crate::kit::{About, Zone, ZoneObject};
 use crate::shown_part::{self, ShownPart};
 use crate::timeline::TimeAxis;
@@ -113,16 +111,6 @@ pub struct WaitFileJson {
     pub bytes: u64,
     /// How long they lasted, in nanoseconds.
     pub wait_ns: u64,
-}
-
-impl WaitsReport {
-    /// Writes the document as one line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        line(self, out)
-    }
 }
 
 /// Where the time of the operations of a span went, in at most 240 parts; times in text are those of a clock in `zone`.

@@ -1,10 +1,9 @@
 //! CSV (RFC 4180): a heading once, then a line for each row of each interval. A figure that is not
 //! known is an empty field.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 
-use crate::kit::{escape, scaled};
+use crate::kit::{CsvLine, scaled};
 use crate::queries::split::parts;
 use crate::queries::{Grouping, ReportKey, ReportRow, WindowReport};
 use crate::shown_part::ShownPart;
@@ -89,8 +88,8 @@ pub fn rows(
     kind: crate::queries::json::ObjectKind,
     mut out: impl Write,
 ) -> io::Result<()> {
+    let mut line = CsvLine::default();
     for row in &report.rows {
-        let mut line = CsvLine::default();
         line.text(kind.name());
         line.figure(Some(report.start.unix_ns()));
         line.figure(Some(report.end.unix_ns()));
@@ -188,43 +187,4 @@ fn figures(line: &mut CsvLine, row: &ReportRow<'_>, sample: u32) {
     let seen = |time: sonar_core::Timestamp| (figures.calls > 0).then(|| time.unix_ns());
     line.figure(seen(figures.first_seen));
     line.figure(seen(figures.last_seen));
-}
-
-/// A line being built.
-#[derive(Default)]
-pub(crate) struct CsvLine(String);
-
-impl CsvLine {
-    fn separate(&mut self) {
-        if !self.0.is_empty() {
-            self.0.push(',');
-        }
-    }
-
-    /// A field that needs no quotes.
-    pub(crate) fn figure(&mut self, value: Option<impl Display>) {
-        self.separate();
-        if let Some(value) = value {
-            self.0.push_str(&value.to_string());
-        }
-    }
-
-    /// A field in quotes where it needs them. Control characters, line feeds too, are escaped as in
-    /// any text that is shown.
-    pub(crate) fn text(&mut self, text: &str) {
-        self.separate();
-        let text = escape(text);
-        if text.contains([',', '"']) || text.starts_with(' ') || text.ends_with(' ') {
-            self.0.push('"');
-            self.0.push_str(&text.replace('"', "\"\""));
-            self.0.push('"');
-        } else {
-            self.0.push_str(&text);
-        }
-    }
-
-    pub(crate) fn write(self, out: &mut impl Write) -> io::Result<()> {
-        out.write_all(self.0.as_bytes())?;
-        out.write_all(b"\r\n")
-    }
 }

@@ -1,7 +1,6 @@
 //! One query shape over time, as a JSON document.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -12,7 +11,6 @@ use sonar_core::{Histogram, Role, Row, ShapeId, ShapeInfo, Source};
 use ts_rs::TS;
 
 use crate::changes::GapJson;
-use crate::kit::json::line;
 use crate::kit::{About, Zone, ZoneObject};
 use crate::timeline::TimeAxis;
 
@@ -76,16 +74,6 @@ pub struct ShapePartJson {
     pub max: Option<u64>,
     /// Operations by latency: the number of a row, and how many.
     pub latencies: Vec<[u64; 2]>,
-}
-
-impl ShapeHistory {
-    /// Writes the document as one line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        line(self, out)
-    }
 }
 
 /// Collects what windows have of a shape.

@@ -9,7 +9,7 @@ use sonar_core::stacks::{SampleShare, without_namespace};
 use ts_rs::TS;
 
 use super::report::{SCHEMA, StackReport, StackRow};
-use crate::kit::{About, Fitting, Percent, escape, json, plural};
+use crate::kit::{About, Fitting, Percent, escape, plural};
 
 /// What the document is.
 const KIND: &str = "stacks_compare";
@@ -79,14 +79,6 @@ impl StackComparison {
         let functions = changes([a, b].map(|run| rows(run, false)), &functions);
         let words = words(&classes, &functions);
         Self { schema: SCHEMA, kind: KIND, about, samples: [a.shown, b.shown], words, classes, functions }
-    }
-
-    /// Writes the document and a line feed.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        json::line(self, out)
     }
 
     /// How much differs, and what most, in one sentence.

@@ -1,6 +1,5 @@
 //! The JSON document of `stacks`, from which everything else is made.
 
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +7,7 @@ use sonar_core::files::ThreadRole;
 use sonar_core::stacks::{SampledStack, StackKey, StackTable, is_machinery};
 use ts_rs::TS;
 
-use crate::kit::{About, json};
+use crate::kit::About;
 
 /// Version of the schema of the document.
 pub const SCHEMA: u32 = 1;
@@ -157,14 +156,6 @@ impl StackReport {
         self.stacks = table.into_stacks().iter().map(|(key, stack)| StackRow::new(key, stack)).collect();
         self.cut = self.stacks.iter().filter(|row| row.cut.is_some()).map(|row| row.samples).sum();
         self
-    }
-
-    /// Writes the document and a line feed.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        json::line(self, out)
     }
 
     /// Reads a document back.

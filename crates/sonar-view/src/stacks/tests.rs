@@ -2,6 +2,7 @@ use sonar_core::files::ThreadRole;
 use sonar_core::stacks::{StackKey, StackTable, ThreadState};
 
 use super::*;
+use crate::kit::json::line;
 use crate::kit::{About, Fitting};
 
 /// A stack: its class, its functions from the innermost on (`library!function` in a library), samples, threads.
@@ -88,7 +89,7 @@ fn text_has_classes_with_shares_and_the_stacks() {
 #[test]
 fn a_document_is_read_back_as_it_was_written() {
     let report = report(&[PROFILER, TICKET]);
-    let text = written(|out| report.json(out));
+    let text = written(|out| line(&report, out));
     assert_eq!(StackReport::read(text.as_bytes()).unwrap(), report);
     let changes = [
         ("\"schema\":1", "\"schema\":2"),

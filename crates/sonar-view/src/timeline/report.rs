@@ -1,14 +1,11 @@
 //! The JSON document.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 use sonar_core::history::{Event, EventKind};
 use ts_rs::TS;
 
 use crate::changes::GapJson;
 use crate::changes::words::event as event_words;
-use crate::kit::json::line;
 use crate::kit::{About, ZoneObject, server_address};
 
 /// Figures and events on one axis of time.
@@ -94,15 +91,5 @@ impl EventJson {
     /// What kind of event.
     pub(super) fn event_kind(&self) -> EventKind {
         EventKind::from_name(self.kind).unwrap_or(EventKind::CollectorFailed)
-    }
-}
-
-impl TimelineReport {
-    /// Writes the document as one line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        line(self, out)
     }
 }

@@ -1,7 +1,5 @@
 //! The JSON document.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 use sonar_core::time_split::{JoinCounts, TimePart};
 use ts_rs::TS;
@@ -14,7 +12,6 @@ use super::limits::ProcessLimitJson;
 use super::parts::PartJson;
 use super::server::{ServerEvidenceJson, ServerSourcesJson};
 use crate::kit::About;
-use crate::kit::json::line;
 use crate::shown_part::ShownPart;
 
 /// Where the time of operations went.
@@ -211,16 +208,6 @@ pub struct SplitCoverageJson {
     pub encrypted_unmapped: u64,
     /// Parts of encrypted connections that were lost in the kernel.
     pub encrypted_lost: u64,
-}
-
-impl WhyReport {
-    /// Writes the document as one line.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn json(&self, out: impl Write) -> io::Result<()> {
-        line(self, out)
-    }
 }
 
 impl ShapeTimeJson {

@@ -15,9 +15,8 @@ use crate::servers;
 use crate::servers::configuration::ServerConfiguration;
 use crate::servers::files::{
     InspectableLog, InspectableSamples, ServerProcess, data_folder, is_short, samples_folder, seen_by,
-    working_folder,
 };
-use crate::servers::log_location::LogLocation;
+use crate::servers::log_location::{LogLocation, working_folder};
 use serde::{Deserialize, Serialize};
 
 /// The most letters of the reason why a server has no log.

@@ -3,17 +3,16 @@
 use sonar_core::Timestamp;
 use sonar_core::history::CollectorKind;
 use sonar_core::observation::WIDTH_NS;
-use sonar_sys::ebpf::{KernelEvent, MAX_PROCESSES, TotalsRoom, Trace, TraceError, TraceMode, Tracer};
+use sonar_sys::ebpf::{KernelEvent, MAX_PROCESSES, TotalsRoom, TraceError, TraceMode, Tracer};
 
 use super::board::{CollectorProblem, RESTART};
 use super::clock_reading::ClockReading;
 use super::runner::{Collector, CollectorPlan, NotOpened, Observation};
 use crate::agent::file_work::{FileWork, WorkTime};
 use crate::agent::memory::Holder;
-use crate::io::finder::PathFinder;
-use crate::io::paths::Paths;
+use crate::io::file_trace::FileSearch;
 use crate::io::process::TracedProcesses;
-use crate::io::totals::{FirstSeenFile, TotalsTable};
+use crate::io::totals::TotalsTable;
 use crate::servers::not_traced;
 use crate::{confinement::privileges, doctor};
 
@@ -21,8 +20,7 @@ use crate::{confinement::privileges, doctor};
 const ATTEMPTS: u32 = 8;
 /// What finds processes and paths. It has helper processes, so it is made before any thread is started.
 pub struct FileSetup {
-    processes: TracedProcesses,
-    places: PathFinder,
+    search: FileSearch,
     confined: bool,
     /// Failed attempts to load the programs.
     attempts: u32,
@@ -31,27 +29,15 @@ pub struct FileSetup {
 impl FileSetup {
     /// For every mongod of this host.
     pub fn new(confined: bool) -> Self {
-        let mut processes = TracedProcesses::all();
-        let places = PathFinder::new(Paths::new(None, &processes.running()), confined);
-        if confined {
-            processes.search_in_helper();
-        }
-        Self { processes, places, confined, attempts: 0 }
+        Self { search: FileSearch::new(TracedProcesses::all(), confined), confined, attempts: 0 }
     }
 }
 
 impl CollectorPlan for FileSetup {
     /// Loads the programs.
     fn open(mut self: Box<Self>) -> Result<Box<dyn Collector>, NotOpened> {
-        let trace = Trace {
-            processes: &self.processes.running(),
-            program: self.processes.program(),
-            mode: TraceMode::Totals(TotalsRoom::AGENT),
-            way: None,
-            pseudo: false,
-        };
-        let error = match Tracer::start(&trace) {
-            Ok(tracer) => return Ok(Box::new(FileCollector { tracer, search: *self })),
+        let error = match self.search.start(TraceMode::Totals(TotalsRoom::AGENT), None, false) {
+            Ok(tracer) => return Ok(Box::new(FileCollector { tracer, search: self.search })),
             Err(error) => error,
         };
         self.attempts += 1;
@@ -69,7 +55,7 @@ impl CollectorPlan for FileSetup {
 /// Traces accesses to files.
 struct FileCollector {
     tracer: Tracer,
-    search: FileSetup,
+    search: FileSearch,
 }
 
 /// Why nothing can be traced: for good if somebody has to do something first, or after the last attempt.
@@ -120,7 +106,7 @@ impl Collector for FileCollector {
 /// State that outlives a window.
 struct FileTracing<'a> {
     files: TotalsTable,
-    search: &'a mut FileSetup,
+    search: &'a mut FileSearch,
     /// Until when accesses have been taken.
     taken: ClockReading,
     /// The start of the window that is open.
@@ -131,10 +117,7 @@ struct FileTracing<'a> {
 impl FileTracing<'_> {
     fn event(&mut self, tracer: &Tracer, event: KernelEvent<'_>) {
         match event {
-            KernelEvent::File { file, key, process, fd, name, pseudo } => {
-                let new = FirstSeenFile { file, key, opened: (process, fd), name, pseudo };
-                self.files.add(tracer, &mut self.search.places, &new);
-            }
+            KernelEvent::File(new) => self.files.add(tracer, &mut self.search.places, &new),
             KernelEvent::Process { process, change } => {
                 // The status lists the servers.
                 self.search.processes.event(process, change);

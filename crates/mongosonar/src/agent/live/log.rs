@@ -356,7 +356,7 @@ fn open(
     let from = if start == FollowStart::Beginning { Some(Bound::At(task.begun.time)) } else { None };
     let follower = FileFollower::new(place, Some(file), start)?;
     let now = now();
-    let reference_ms = i64::try_from(now.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
+    let reference_ms = now.unix_ms();
     let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
     let server_name = server.endpoint();
     reader.collect_events(server_name, task.applications.watch(server_name));

@@ -48,7 +48,7 @@ use crate::stop::{Signals, StopBehavior};
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // Rings are read in time also while all processors are busy.
     sonar_sys::resource::prefer_this_thread().ok();
-    let confined = !args.keep_privileges;
+    let confined = args.privileges.are_dropped();
     // It may ask for a password.
     let server = args.server.named(only_port(&args.port))?;
     // A signal that comes while all is opened ends the command between two steps, before there is anything to show.
@@ -121,11 +121,12 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
 
 /// What to capture.
 fn plan(args: &QueriesArgs) -> Result<SessionPlan> {
+    let access = &args.encrypted_access;
     Ok(SessionPlan {
-        confined: !args.keep_privileges,
+        confined: args.privileges.are_dropped(),
         ports: args.port.clone(),
         processes: Vec::new(),
-        encrypted: EncryptedAccess::of(args.no_tls || args.tls_keylog.is_some(), args.tls_any_cost),
+        encrypted: EncryptedAccess::of(access.no_tls || args.tls_keylog.is_some(), access.tls_any_cost),
         logs: args.log.clone(),
         reads_sockets: args.reads_sockets()?,
         rings: RingConfig {
@@ -151,7 +152,7 @@ fn split_helpers(
     encrypted: EncryptedAccess,
 ) -> Result<SplitHelpers> {
     warn_of_process_namespace();
-    let plan = SplitPlan::of_command(!args.keep_privileges, args.pid.is_empty(), encrypted);
+    let plan = SplitPlan::of_command(args.privileges.are_dropped(), args.pid.is_empty(), encrypted);
     let plan = SplitPlan { ports: args.port.clone(), ..plan };
     SplitHelpers::start(&splitting::processes(&args.pid, &args.port)?, None, sample, plan)
 }
@@ -177,7 +178,7 @@ fn recorder(
 
 /// Where packets come from, in words.
 fn captured_interfaces(args: &QueriesArgs) -> String {
-    match (args.source, args.interface.as_slice()) {
+    match (args.source.source, args.interface.as_slice()) {
         (Some(SourceArg::Process), _) => "sockets of processes".to_owned(),
         (_, []) => "all interfaces".to_owned(),
         (_, names) => names.join(" "),
