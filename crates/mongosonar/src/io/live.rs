@@ -25,7 +25,7 @@ use super::totals::{FileTotals, TotalsTable};
 use crate::args::when::now;
 use crate::exit::{OK, usage};
 use crate::screen;
-use crate::servers::file_names::{FileNames, FileNamesQuestion};
+use crate::servers::file_names::FileNames;
 use crate::stop::{self, JobState};
 
 /// Rows by default.

@@ -16,6 +16,7 @@ use super::paths::Folder;
 use super::search::ServerSearch;
 use crate::args::connection::{AddressArgs, ServerArgs};
 use crate::servers::MONGOD;
+use crate::servers::tracing::remedy;
 
 /// How often to check mongods that do not use the folder yet.
 const EVERY: Duration = Duration::from_secs(1);

@@ -21,7 +21,7 @@ use super::recording::{DEVICE, HOLDS, RecordingEnd, RecordingFile};
 use super::table::FileTable;
 use crate::exit::{self, OK};
 use crate::outfile;
-use crate::servers::file_names::{FileNames, FileNamesQuestion};
+use crate::servers::file_names::FileNames;
 
 /// The most threads to record by name; others have only a number.
 const MAX_NAMES: usize = 65_536;

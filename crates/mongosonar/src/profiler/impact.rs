@@ -20,6 +20,7 @@ use crate::confinement::{privileges, start_order};
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::{OK, usage};
 use crate::progress;
+use crate::report_output::fitted;
 use crate::stop::{self, StopBehavior};
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {

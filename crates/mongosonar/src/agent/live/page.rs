@@ -51,7 +51,7 @@ pub enum AgentPage {
         problem: String,
     },
     /// A helper serves it.
-    Served(PageHelper),
+    Served(Box<PageHelper>),
 }
 
 /// The helper process that serves the page.
@@ -89,7 +89,7 @@ impl AgentPage {
 
     fn of(address: SocketAddr, helper: Result<PageHelper>) -> Self {
         match helper {
-            Ok(helper) => Self::Served(helper),
+            Ok(helper) => Self::Served(Box::new(helper)),
             Err(error) => {
                 let problem = exit::message(&error);
                 eprintln!("mongosonar: the page is not served: {problem}");
