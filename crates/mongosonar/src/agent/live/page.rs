@@ -76,7 +76,7 @@ impl AgentPage {
     pub fn begin(self, folder: &Path) -> Self {
         let Self::Served(helper) = self else { return self };
         let (address, begun) = (helper.place.address, helper.begin(folder));
-        Self::of(address, begun.map(|()| helper))
+        Self::of(address, begun.map(|()| *helper))
     }
 
     /// What links to it begin with; `None` if it is not served.
