@@ -96,6 +96,8 @@ export function Palette({ address, go }: Controls): VNode {
   const choose = (place: Place | undefined) => {
     if (!place) return;
     dialog.current?.close();
+    // The field that had the focus before may leave with its view: keys are for the page now.
+    if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
     go(place.to);
   };
   const key = (event: KeyboardEvent) => {
