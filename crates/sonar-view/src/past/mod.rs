@@ -20,6 +20,7 @@
 
 pub mod all_series;
 pub mod baseline;
+mod bounded_sums;
 pub mod compare;
 mod compared_time;
 mod digest;
@@ -29,6 +30,7 @@ mod history_view;
 mod incident;
 pub mod queries;
 pub mod series;
+mod series_sum;
 pub mod shape;
 mod steps;
 pub mod timeline;
