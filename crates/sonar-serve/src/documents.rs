@@ -13,7 +13,7 @@ use sonar_view::past::all_series::{self, SeriesFilter};
 use sonar_view::past::events::{self, EventFilter};
 use sonar_view::past::queries::{IntervalWidth, intervals, whole};
 use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
-use sonar_view::past::{ComparedTime, HistoryView, PastError, PastIncident, shape, timeline, waits};
+use sonar_view::past::{ComparedTime, HistoryView, PastError, PastIncident, shape, storage, timeline, waits};
 use sonar_view::queries::json::{ObjectKind, report};
 use sonar_view::queries::{Column, Grouping, PacketOrigin, PastWindow, Selection, Sort, WindowReport};
 
@@ -56,6 +56,8 @@ pub(crate) enum DocumentKind {
     Incident,
     /// Where the time of operations went over a span.
     Waits,
+    /// Files, disks and space over a span.
+    Storage,
     /// Every stored series over a span.
     Series,
     /// The events of a span.
@@ -63,7 +65,7 @@ pub(crate) enum DocumentKind {
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Status,
         Self::Queries,
         Self::Intervals,
@@ -72,6 +74,7 @@ impl DocumentKind {
         Self::Changes,
         Self::Incident,
         Self::Waits,
+        Self::Storage,
         Self::Series,
         Self::Events,
     ];
@@ -87,6 +90,7 @@ impl DocumentKind {
             Self::Changes => "/api/v1/what-changed",
             Self::Incident => "/api/v1/incident",
             Self::Waits => "/api/v1/waits",
+            Self::Storage => "/api/v1/storage",
             Self::Series => "/api/v1/series",
             Self::Events => "/api/v1/events",
         }
@@ -125,6 +129,7 @@ pub(crate) fn make(
         DocumentKind::Changes => asked.changes(parameters, &mut out),
         DocumentKind::Incident => asked.incident(parameters, &mut out),
         DocumentKind::Waits => asked.waits(parameters, &mut out),
+        DocumentKind::Storage => asked.storage(parameters, &mut out),
         DocumentKind::Series => asked.series(parameters, &mut out),
         DocumentKind::Events => asked.events(parameters, &mut out),
     };
@@ -342,6 +347,15 @@ impl<'a> AskedDocument<'a> {
         let span = self.span(&mut parameters, &history, zone)?;
         parameters.finish()?;
         written(waits::report(&history, span, zone)?.json(out))
+    }
+
+    fn storage(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let history = self.history(port(&mut parameters)?, zone)?;
+        let span = self.span(&mut parameters, &history, zone)?;
+        parameters.finish()?;
+        let tests = self.page.history.disk_tests();
+        written(storage::report(&history, span, &tests, zone)?.json(out))
     }
 
     fn series(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {

@@ -93,6 +93,7 @@ impl DocumentKind {
             Self::Changes => "What changed at a moment or in a span",
             Self::Incident => "What changed, the timeline and the queries of a span",
             Self::Waits => "Where the time of operations went over a span",
+            Self::Storage => "Files, disks and space over a span",
             Self::Series => "Every stored series over a span",
             Self::Events => "The events of a span",
         }
@@ -108,6 +109,7 @@ impl DocumentKind {
             Self::Changes => "ChangesReport",
             Self::Incident => "IncidentReport",
             Self::Waits => "WaitsReport",
+            Self::Storage => "StorageReport",
             Self::Series => "AllSeriesReport",
             Self::Events => "EventsReport",
         }
@@ -149,7 +151,7 @@ impl DocumentKind {
                 parameter("filter", "words of the sentence", "started"),
                 parameter("limit", "the most events: the latest", "10").with(number),
             ]),
-            Self::Timeline | Self::Incident | Self::Waits => {}
+            Self::Timeline | Self::Incident | Self::Waits | Self::Storage => {}
         }
         all.extend(SPAN);
         all

@@ -8,6 +8,7 @@ use axum::http::HeaderValue;
 use axum::http::header::InvalidHeaderValue;
 use sonar_core::{HistoryReader, Timestamp};
 use sonar_view::agent::AgentStatus;
+use sonar_view::past::storage::DiskTests;
 use tokio::sync::Semaphore;
 
 use crate::access::PageAccess;
@@ -39,6 +40,11 @@ pub trait PageHistory: Send + Sync {
     /// # Errors
     /// Why it is not known, in words.
     fn agent(&self) -> Result<Option<AgentStatus>, String>;
+
+    /// Results of `disk bench` that are kept beside it.
+    fn disk_tests(&self) -> DiskTests {
+        DiskTests::default()
+    }
 }
 
 /// The web app that draws the documents.

@@ -1,6 +1,7 @@
 //! `mongosonar serve`: the history of an agent as a page, and as JSON for programs.
 
 pub mod args;
+mod disk_tests;
 mod files;
 pub mod stored_page;
 pub mod token_file;

@@ -14,8 +14,9 @@ use sonar_serve::{
 };
 use sonar_store::SqliteHistory;
 use sonar_view::agent::AgentStatus;
+use sonar_view::past::storage::DiskTests;
 
-use super::token_file;
+use super::{disk_tests, token_file};
 use crate::agent::status_file;
 use crate::args::when;
 use crate::confinement::start_order::{StartStep, start_thread};
@@ -100,5 +101,9 @@ impl PageHistory for ServedStore {
 
     fn agent(&self) -> Result<Option<AgentStatus>, String> {
         status_file::read_recent(&self.folder, self.now()).map_err(|error| exit::message(&error))
+    }
+
+    fn disk_tests(&self) -> DiskTests {
+        disk_tests::read(&self.folder)
     }
 }

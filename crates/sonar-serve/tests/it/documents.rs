@@ -123,10 +123,11 @@ fn a_shape_has_its_latencies_over_time() {
 }
 
 #[test]
-fn waits_series_and_events_have_the_span_and_take_their_filters() {
+fn waits_storage_series_and_events_have_the_span_and_take_their_filters() {
     let page = TestPage::of_an_hour();
     for (path, kind, list) in [
         ("waits", "waits", "lanes"),
+        ("storage", "storage", "devices"),
         ("series?subject=machine&filter=processor&limit=5", "all_series", "series"),
         ("events?kind=index_build_end&filter=orders&limit=5", "events", "events"),
     ] {
@@ -135,6 +136,23 @@ fn waits_series_and_events_have_the_span_and_take_their_filters() {
         assert_eq!(document["about"]["end_ns"].as_u64(), Some(at(3_600).unix_ns()), "{kind}");
         assert!(document[list].is_array(), "{kind}");
     }
+}
+
+#[test]
+fn storage_has_the_disks_with_their_tests_and_the_files() {
+    let history = TestHistory::storing();
+    let page = TestPage::new(history, PageLimits::default());
+    let storage = page.read("/api/v1/storage?from=-20s").json();
+    let disk = &storage["devices"][0];
+    assert_eq!((&disk["name"], &disk["figures"]["disk.busy_percent"]["mean"]), (&"vda".into(), &30.0.into()));
+    assert_eq!((&disk["test"]["file"], &storage["notes"][0]), (&"disk-bench.json".into(), &"broken".into()));
+    let file = &storage["files"][0];
+    assert_eq!((&file["name"], &file["role"]), (&"/data/index-1-2.wt".into(), &"index".into()));
+    assert_eq!((&file["usage"]["reads_per_second"], &file["server"]), (&7.0.into(), &27_017.into()));
+    let lane = &storage["roles"][0];
+    assert_eq!((&lane["role"], lane["values"].as_array().map(Vec::len)), (&"index".into(), Some(2)));
+    let without = page.read("/api/v1/storage?from=-20s&port=27017").json();
+    assert_eq!(without["devices"][0]["name"], "vda", "the machine is of all servers");
 }
 
 #[test]

@@ -7,14 +7,16 @@ use axum::body::{Body, to_bytes};
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Builder;
 use axum::http::{HeaderMap, Request, StatusCode};
-use sonar_core::history::{CollectorKind, HistoryReader, HistoryWindow, Resolution};
+use sonar_core::history::{CollectorKind, HistoryReader, HistoryWindow, Resolution, metrics};
 use sonar_core::testing::MemoryHistory;
-use sonar_core::{Operation, Timestamp};
+use sonar_core::{Endpoint, Operation, Timestamp};
 use sonar_serve::{
     AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PageProblem,
     ServedPage, router,
 };
 use sonar_view::agent::AgentStatus;
+use sonar_view::disk::BenchReport;
+use sonar_view::past::storage::{DiskTests, KeptDiskTest};
 use tower::ServiceExt;
 
 use crate::synthetic::{app, operation, shape};
@@ -33,6 +35,7 @@ pub fn at(second: u64) -> Timestamp {
 pub struct TestHistory {
     pub stored: Arc<MemoryHistory>,
     pub agent: Option<AgentStatus>,
+    pub disk_tests: DiskTests,
     /// How often it was opened.
     pub opened: Arc<AtomicUsize>,
 }
@@ -45,6 +48,27 @@ impl TestHistory {
             .map(|second| window(second, if second < 1_800 { 3 } else { 40 }));
         let stored = MemoryHistory { windows: windows.collect(), ..MemoryHistory::default() };
         Self { stored: Arc::new(stored), ..Self::default() }
+    }
+
+    /// The same, whose last windows have a disk that was tested, and a file.
+    pub fn storing() -> Self {
+        let mut windows: Vec<HistoryWindow> =
+            (0..3_600).step_by(WIDTH_S as usize).map(|second| window(second, 3)).collect();
+        for window in windows.iter_mut().rev().take(2) {
+            let (time, server) = (window.window.start, Endpoint::v4([0; 4], 27_017));
+            window.observe(CollectorKind::Machine, WIDTH_S * 1_000 * MS);
+            window.observe(CollectorKind::Files, WIDTH_S * 1_000 * MS);
+            window.sample(&metrics::DISK_BUSY.key(Endpoint::default(), "vda"), time, 30.0, 10.0);
+            let file = "/data/index-1-2.wt";
+            window.sample(&metrics::FILE_READS.key(server, file), time, 7.0, 10.0);
+            window.sample(&metrics::FILE_READ_TIME.key(server, file), time, 1.0, 70.0);
+        }
+        let stored = MemoryHistory { windows, ..MemoryHistory::default() };
+        let bytes = include_bytes!("../../../../fixtures/disk-bench.json");
+        let run = BenchReport::read(bytes).unwrap();
+        let kept = vec![KeptDiskTest { file: "disk-bench.json".to_owned(), run }];
+        let disk_tests = DiskTests { kept, problems: vec!["broken".to_owned()] };
+        Self { stored: Arc::new(stored), disk_tests, ..Self::default() }
     }
 }
 
@@ -76,6 +100,10 @@ impl PageHistory for TestHistory {
 
     fn agent(&self) -> Result<Option<AgentStatus>, String> {
         Ok(self.agent.clone())
+    }
+
+    fn disk_tests(&self) -> DiskTests {
+        self.disk_tests.clone()
     }
 }
 

@@ -13,6 +13,7 @@
 //! | every series over time | [`all_series`] |
 //! | what happened | [`events`] |
 //! | where the time of operations went, over time | [`waits`] |
+//! | files, disks and space, over time | [`storage`] |
 //!
 //! Each answer is made of a [`HistoryView`], which reads through
 //! [`HistoryReader`](sonar_core::HistoryReader): the store, or one in memory. Times are points in time: who asks has read
@@ -33,6 +34,7 @@ pub mod series;
 mod series_sum;
 pub mod shape;
 mod steps;
+pub mod storage;
 pub mod timeline;
 pub mod waits;
 pub mod what_changed;
