@@ -24,6 +24,7 @@ VIEWS = {
     "what-changed": "What changed",
     "timeline": "Timeline",
     "waits": "Waits",
+    "storage": "Files and disk",
     "series": "Internals",
     "events": "Events",
     "status": "Health",
@@ -141,6 +142,14 @@ def test_a_link_shows_the_same_and_filters_are_in_it(served, browser):
         tab.get_by_role("link", name=re.compile("^[0-9a-f]{16}$")).first.click()
         tab.wait_for_url("**view=shape**")
         tab.get_by_text("Operations per second").first.wait_for()
+
+
+def test_a_view_says_what_it_lacks_and_how_to_get_it(served, browser):
+    with session(browser, served) as tab:
+        show(tab, served, "storage")
+        said = tab.locator("main").inner_text()
+        for source in ["“machine”", "“files”", "[[server]]"]:
+            assert source in said
 
 
 def test_dragging_on_a_chart_and_keys_choose_the_time(served, browser):

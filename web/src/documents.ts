@@ -1,7 +1,7 @@
 // The documents that the commands write with --json. What is not known is null. Made from the types in crates/sonar-view:
 // SNAPSHOTS=overwrite cargo test -p sonar-view typescript
 
-export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | ShapeHistory | WaitsReport | AllSeriesReport | EventsReport | WhyReport | StackReport | StackComparison | CurrentReportDocument | ExplainReportDocument | ProblemDocument;
+export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | ShapeHistory | WaitsReport | AllSeriesReport | EventsReport | StorageReport | WhyReport | StackReport | StackComparison | CurrentReportDocument | ExplainReportDocument | ProblemDocument;
 
 /** Where a document comes from. */
 export type About = {
@@ -517,6 +517,27 @@ busy: number,
 /** The most reads at random per second in the test of the disk that was named; null if none was. */
 best_reads_per_second: number | null, };
 
+/** What `disk bench` measured on a disk. */
+export type DiskTestJson = {
+/** The name of the file with its result, in the folder of the history. */
+file: string,
+/** When it began, in nanoseconds since 1970. */
+started_ns: number,
+/** Bytes of a record. */
+record_bytes: number,
+/** The most reads at random per second; null if it did not read at random. */
+reads_per_second: number | null,
+/** Requests in flight meanwhile. */
+reads_in_flight: number | null,
+/** Mean time of such a read, in milliseconds. */
+read_ms: number | null,
+/** The same with one request in flight. */
+read_alone_ms: number | null,
+/** The most writes per second; null if it did not write. */
+writes_per_second: number | null,
+/** Mean time of such a write, in milliseconds. */
+write_ms: number | null, };
+
 export type DistanceCountJson = {
 /** In bytes; below 0 backwards. */
 from: number, count: number, };
@@ -636,6 +657,15 @@ over: Array<[number, number, number] | null>,
 /** Upper bound in nanoseconds; reads from the page cache, from the device, and of unknown origin. */
 buckets: Array<[number, number, number, number]>, };
 
+/** Files that hold the same over time. */
+export type FileRoleLaneJson = {
+/** What they hold; empty for files whose names do not say it. */
+role: string,
+/** How many reads and writes were in progress at once, on average. */
+at_once: number,
+/** The same in each part of the axis; null where files were not observed. */
+values: Array<number | null>, };
+
 /** What one shape waited for in a file. */
 export type FileShapeJson = {
 /** The id of the shape. */
@@ -648,6 +678,25 @@ reads: number,
 wait_ns: number,
 /** Share of the time that all shapes were blocked in the file. */
 share: number, };
+
+/** What was done to a file, by the time that files were observed. */
+export type FileUseJson = {
+/** Reads per second. */
+reads_per_second: number,
+/** Bytes that they returned, per second. */
+read_bytes_per_second: number,
+/** Bytes of the file that were read from the device, per second. Without reading ahead, the rest was in the page cache. */
+device_bytes_per_second: number,
+/** Mean time of a read, in milliseconds; null if there was none. */
+read_ms: number | null,
+/** Writes per second. */
+writes_per_second: number,
+/** Bytes that they wrote, per second. */
+written_bytes_per_second: number,
+/** Mean time of a write, in milliseconds; null if there was none. */
+write_ms: number | null,
+/** How many reads and writes were in progress at once, on average. */
+at_once: number, };
 
 /** A file with the shapes that waited for it. */
 export type FileWaitsJson = {
@@ -1054,6 +1103,23 @@ values: Array<number | null>, };
 
 /** A time in which a file was read in one way. */
 export type PhaseJson = { start_ns: number, length_ns: number, path: string, reads: number, bytes: number, read_ns: number, randomness: number | null, };
+
+/** A figure of a device or a file system over time. */
+export type PlaceFigureJson = {
+/** What it means. */
+meaning: string,
+/** The unit of the values. */
+unit: string,
+/** Mean of all of the span; null without a value. */
+mean: number | null,
+/** The largest value. */
+max: number,
+/** The last value. */
+last: number,
+/** The mean of the time before; null if nothing is known of it. */
+before: number | null,
+/** Means of the parts of the axis; null where nothing was observed. */
+values: Array<number | null>, };
 
 /** Operations with a plan. */
 export type PlanCountJson = {
@@ -1727,6 +1793,71 @@ p: number | null,
 /** `B`, `A`, or `neither` where the interval holds 1; null without one. */
 faster: string | null, };
 
+/** A block device over time. */
+export type StorageDeviceJson = {
+/** Its name, as in `/proc/diskstats`. */
+name: string,
+/** Its figures, by metric. */
+figures: { [key in string]: PlaceFigureJson },
+/** What `disk bench` measured on it; null if no result is kept. */
+test: DiskTestJson | null, };
+
+/** A file over time. */
+export type StorageFileJson = {
+/** Its path; null for all others. */
+name: string | null,
+/** The port of its server; null if it is of none. */
+server: number | null,
+/** The address of its server with the port, if the port alone is not its name; else missing. */
+address?: string,
+/** What it holds, by its name: `collection`, `index`, `journal` …; empty if that does not say it. */
+role: string,
+/** What was done to it. */
+usage: FileUseJson,
+/** The same of the time before; null if that is not known. */
+before: FileUseJson | null,
+/** How many reads and writes of it were in progress at once, on average, in each part of the axis; null where files were
+ * not observed. */
+values: Array<number | null>, };
+
+/** Files, disks and space over time. */
+export type StorageReport = {
+/** Version of the schema. */
+schema: number,
+/** `storage`. */
+kind: "storage",
+/** Where it comes from; its span is the axis. */
+about: About,
+/** The zone of times in text. */
+zone: ZoneObject,
+/** When the time before begins, in nanoseconds since 1970: as long as the span, and up to its start; null if nothing is
+ * stored of it. */
+before_ns: number | null,
+/** Block devices, by name. */
+devices: Array<StorageDeviceJson>,
+/** Files, those first that reads and writes took longest. */
+files: Array<StorageFileJson>,
+/** The same by what files hold. */
+roles: Array<FileRoleLaneJson>,
+/** Mounted file systems, by name. */
+file_systems: Array<StorageSpaceJson>,
+/** Collections and indexes, the largest first. */
+sizes: Array<StoredSizeJson>,
+/** Devices, file systems, collections and indexes that were left out because there are too many; counted up to 1,000 of
+ * each. */
+left_out: number,
+/** Results of `disk bench` that cannot be used, a sentence each. */
+notes: Array<string>,
+/** Times that were not observed. */
+gaps: Array<GapJson>, };
+
+/** A file system over time. */
+export type StorageSpaceJson = {
+/** Where it is mounted. */
+name: string,
+/** Its figures, by metric. */
+figures: { [key in string]: PlaceFigureJson }, };
+
 /** A series over time. */
 export type StoredSeriesJson = {
 /** What it is about: `machine`, `disk`, `server` … */
@@ -1751,6 +1882,25 @@ min: number,
 max: number,
 /** Means of the parts of the axis; null where nothing was observed. */
 values: Array<number | null>, };
+
+/** A collection or an index. */
+export type StoredSizeJson = {
+/** `collection` or `index`; null for all others. */
+subject: string | null,
+/** `db.collection`, for an index with its name behind it; null for all others. */
+name: string | null,
+/** The port of its server; null if it is not known. */
+server: number | null,
+/** The address of its server with the port, if the port alone is not its name; else missing. */
+address?: string,
+/** Bytes of its file at the end. */
+bytes: number,
+/** By how many bytes the file grew within the span; less than 0 if it shrank. */
+grown_bytes: number,
+/** Bytes in the file that can be reused; null for an index, and if the server does not say it. */
+reusable_bytes: number | null,
+/** Documents; null for an index. */
+documents: number | null, };
 
 export type SyncLatencyJson = { p50: number | null, p99: number | null, max: number | null, };
 

@@ -7,6 +7,7 @@ export const VIEWS = {
   "what-changed": "What changed",
   timeline: "Timeline",
   waits: "Waits",
+  storage: "Files and disk",
   series: "Internals",
   events: "Events",
   status: "Health",
