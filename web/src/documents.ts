@@ -1032,6 +1032,120 @@ export type NewApplicationJson = { name: string, driver: string | null, version:
 /** What a log tells beside operations. */
 export type NoticesJson = { accepted: number, ended: number, most_open: number | null, versions: Array<string>, starts: Array<ServerStartJson>, clients: Array<LogClientJson>, slow_replies: SlowRepliesJson, messages: Array<LogMessageJson>, messages_other: number, };
 
+/** The thread that ended the longest earlier wait of an operation: it held what was waited for. */
+export type NowBlocker = {
+/** The name of the thread, or its number. */
+thread: string,
+/** How long the operation had waited until then, in nanoseconds. */
+wait_ns: number,
+/** Command and namespace of the operation that it executed then, if that still runs; null if not. */
+runs: string | null,
+/** The client of that operation. */
+client: string | null,
+/** The id of its shape. */
+shape_id: string | null, };
+
+/** An operation that has not ended. Unknown figures are null; texts that are too long are cut. */
+export type NowOperation = {
+/** Sources of the agent that show it: `queries`, `split`, `status`. */
+sources: Array<string>,
+/** The server: its port, or its address with the port where the port alone is not its name. */
+server: string,
+/** Address and port of the client; null for an operation of the server itself. */
+client: string | null,
+/** The application, in words. */
+app: string,
+/** Whether a client sent it (`served`), or another server (`issued`). */
+role: string,
+/** Its purpose: `user`, `internal`, `monitoring` or `replication`. */
+class: string,
+/** The command. */
+command: string,
+/** Database and collection. */
+namespace: string,
+/** The id of its shape; null if the source does not have the whole command. */
+shape_id: string | null,
+/** The text of its shape, with typed placeholders. */
+typed: string,
+/** When it began, in nanoseconds since 1970. */
+started_ns: number | null,
+/** For how long it has been running, in nanoseconds. */
+running_ns: number | null,
+/** The thread of the server that executes it, like `conn42`. */
+thread_name: string | null,
+/** What the server says that it waits for, in words. */
+waits: Array<string>,
+/** What its thread does. */
+thread: NowThread | null,
+/** Its number, as `killOp` takes it. */
+opid: string | null,
+/** Plan summary. */
+plan: string | null,
+/** How long it has waited for locks so far, in nanoseconds. */
+lock_wait_ns: number | null,
+/** How often it has yielded. */
+yields: number | null,
+/** How much of its work it has done, 0 to 1 (index builds). */
+done: number | null,
+/** It was killed, and has not noticed that yet. */
+is_killed: boolean, };
+
+/** Operations that run now. */
+export type NowReport = {
+/** Version of the schema. */
+schema: number,
+/** `now`. */
+kind: "now",
+/** The version of mongosonar. */
+version: string,
+/** The time of the answer, in nanoseconds since 1970. */
+now_ns: number,
+/** Why nothing can be listed, and what helps; null if something can. */
+problem: string | null,
+/** What the sources of the agent show of operations that run, and what they lack. */
+sources: Array<NowSourceJson>,
+/** What ran when the agent last looked; null if it has not answered yet. */
+listed: NowSnapshot | null, };
+
+/** Operations that run, at one moment. */
+export type NowSnapshot = {
+/** When, in nanoseconds since 1970. */
+at_ns: number,
+/** The operations, the oldest first. */
+operations: Array<NowOperation>,
+/** Younger ones that were left out because there are too many. */
+left_out: number,
+/** Operations that wait on purpose, as change streams do, and that are not listed. */
+waiting: number,
+/** Servers that did not say what they work on, a sentence each. */
+problems: Array<string>, };
+
+/** A source of operations that run. */
+export type NowSourceJson = {
+/** Its name: `queries`, `split` or `status`. */
+name: string,
+/** What it shows. */
+shows: string,
+/** Whether it works. */
+is_working: boolean,
+/** What it lacks and how to get it; null if nothing. */
+lacks: string | null, };
+
+/** What the thread of an operation did when it was looked at. */
+export type NowThread = {
+/** The part of its time, as in `mongosonar why`: `cpu`, `futex`, `file_read` … */
+doing: string,
+/** The same in words. */
+words: string,
+/** For how long, in nanoseconds. */
+doing_ns: number,
+/** The class of the wait, as in `mongosonar stacks`; null if its stack was not taken. */
+class: string | null,
+/** The file for which it has waited longest; null if it does not read one. */
+file: string | null,
+/** Who ended its longest earlier wait; null if there was none. */
+blocker: NowBlocker | null, };
+
 /** The time that rates are divided by, in nanoseconds since the Unix epoch. */
 export type ObservedJson = { start_ns: number, end_ns: number, };
 

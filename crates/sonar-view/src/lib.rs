@@ -14,7 +14,8 @@
 //! | `stacks` | [`stacks`] | [`stacks`], formats of other tools |
 //! | `io report`, `compare`, `live` | [`files`], a module each | the same module |
 //!
-//! What a history says about a span of time is found in [`past`], for commands and the web alike.
+//! What a history says about a span of time is found in [`past`], for commands and the web alike; what runs this second, in
+//! [`now`].
 //!
 //! All of them are made of the parts in [`kit`]: tables, units, escaping, time zones, the head of JSON documents.
 //!
@@ -34,6 +35,7 @@ pub mod files;
 pub mod ftdc;
 pub mod incident;
 pub mod kit;
+pub mod now;
 pub mod page;
 pub mod past;
 pub mod problem;

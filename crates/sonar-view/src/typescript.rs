@@ -80,6 +80,7 @@ fn the_types_of_the_web_app_are_those_of_the_documents() {
     ];
     // No page draws them by itself.
     all.document::<crate::page::PageStatus>();
+    all.document::<crate::now::NowReport<'static>>();
     all.document::<crate::page::RequestProblem>();
     let text = all.text(&documents);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/src/documents.ts");
