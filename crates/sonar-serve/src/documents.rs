@@ -8,6 +8,7 @@ use sonar_core::history::{EventKind, SeriesSubject, Span};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Role, ShapeId, Timestamp};
 use sonar_view::kit::Zone;
+use sonar_view::now::NowReport;
 use sonar_view::page::{PageStatus, SCHEMA};
 use sonar_view::past::all_series::{self, SeriesFilter};
 use sonar_view::past::events::{self, EventFilter};
@@ -42,6 +43,8 @@ const MAX_INTERVAL_S: u64 = 86_400;
 pub(crate) enum DocumentKind {
     /// What the history has, and what the agent does.
     Status,
+    /// The operations that run now.
+    Now,
     /// The queries of a span.
     Queries,
     /// The queries of each interval of a span.
@@ -65,8 +68,9 @@ pub(crate) enum DocumentKind {
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Status,
+        Self::Now,
         Self::Queries,
         Self::Intervals,
         Self::Shape,
@@ -83,6 +87,7 @@ impl DocumentKind {
     pub const fn path(self) -> &'static str {
         match self {
             Self::Status => "/api/v1/status",
+            Self::Now => "/api/v1/now",
             Self::Queries => "/api/v1/queries",
             Self::Intervals => "/api/v1/queries/intervals",
             Self::Shape => "/api/v1/shape",
@@ -122,6 +127,7 @@ pub(crate) fn make(
     let asked = AskedDocument { page, reader: &reader, now: page.history.now() };
     let written = match kind {
         DocumentKind::Status => asked.status(parameters, &mut out),
+        DocumentKind::Now => asked.now(parameters, &mut out),
         DocumentKind::Queries => asked.queries(parameters, &mut out),
         DocumentKind::Intervals => asked.intervals(parameters, &mut out),
         DocumentKind::Shape => asked.shape(parameters, &mut out),
@@ -235,6 +241,14 @@ impl<'a> AskedDocument<'a> {
             refused: BTreeMap::from(refused),
         };
         written(status.json(out))
+    }
+
+    fn now(&self, parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        parameters.finish()?;
+        let listed = self.page.history.running();
+        // Without it, the list has no word of its sources; the status says why.
+        let agent = self.page.history.agent().ok().flatten();
+        written(NowReport::new(&listed, agent.as_ref(), self.now).json(out))
     }
 
     fn queries(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {

@@ -86,6 +86,9 @@ impl DocumentKind {
     const fn summary(self) -> &'static str {
         match self {
             Self::Status => "What the history has, and what the agent does",
+            Self::Now => {
+                "The operations that run now, the oldest first, as the agent listed them a moment ago"
+            }
             Self::Queries => "The queries of a span",
             Self::Intervals => "The queries of each interval of a span, an object in each line",
             Self::Shape => "One query shape over a span",
@@ -103,6 +106,7 @@ impl DocumentKind {
     const fn schema(self) -> &'static str {
         match self {
             Self::Status => "PageStatus",
+            Self::Now => "NowReport",
             Self::Queries | Self::Intervals => "QueriesDocument",
             Self::Shape => "ShapeHistory",
             Self::Timeline => "TimelineReport",
@@ -118,7 +122,7 @@ impl DocumentKind {
     fn parameters(self) -> Vec<ParameterDoc> {
         let mut all = Vec::new();
         match self {
-            Self::Status => return all,
+            Self::Status | Self::Now => return all,
             Self::Queries => all.extend(ROWS),
             Self::Intervals => {
                 all.extend(ROWS);

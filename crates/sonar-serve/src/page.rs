@@ -8,6 +8,7 @@ use axum::http::HeaderValue;
 use axum::http::header::InvalidHeaderValue;
 use sonar_core::{HistoryReader, Timestamp};
 use sonar_view::agent::AgentStatus;
+use sonar_view::now::ListedOperations;
 use sonar_view::past::storage::DiskTests;
 use tokio::sync::Semaphore;
 
@@ -40,6 +41,11 @@ pub trait PageHistory: Send + Sync {
     /// # Errors
     /// Why it is not known, in words.
     fn agent(&self) -> Result<Option<AgentStatus>, String>;
+
+    /// The operations that run now, as the agent that writes it lists them as long as somebody asks.
+    fn running(&self) -> ListedOperations {
+        ListedOperations::NoAgent
+    }
 
     /// Results of `disk bench` that are kept beside it.
     fn disk_tests(&self) -> DiskTests {

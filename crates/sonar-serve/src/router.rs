@@ -188,7 +188,7 @@ async fn answer(
 
 /// What identifies an answer as long as no window is added; `None` if it must be made each time.
 async fn question(page: &Arc<ServedPage>, kind: DocumentKind, query: Option<&str>) -> Option<String> {
-    if kind == DocumentKind::Status {
+    if matches!(kind, DocumentKind::Status | DocumentKind::Now) {
         return None;
     }
     let end_ns = page.newest_end_ns().await?;

@@ -10,6 +10,7 @@ use sonar_core::history::Span;
 use sonar_serve::PageLimits;
 use sonar_view::agent::AgentStatus;
 use sonar_view::kit::Zone;
+use sonar_view::now::ListedOperations;
 use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
 use sonar_view::past::{HistoryView, PastIncident, timeline};
 use sonar_view::queries::Selection;
@@ -81,6 +82,28 @@ fn the_status_says_what_is_stored_and_what_the_agent_does() {
         (queries.status, &queries.json()["reason"]),
         (StatusCode::NOT_FOUND, &"nothing_stored".into())
     );
+}
+
+#[test]
+fn what_runs_now_is_as_the_agent_listed_it() {
+    let page = TestPage::new(TestHistory::running(), PageLimits::default());
+    let now = page.read("/api/v1/now").json();
+    assert_eq!((&now["kind"], &now["problem"]), (&"now".into(), &serde_json::Value::Null));
+    let one = &now["listed"]["operations"][0];
+    assert_eq!((&one["command"], &one["namespace"]), (&"find".into(), &"shop.orders".into()));
+    assert_eq!((one["running_ns"].as_u64(), &one["app"]), (Some(10_000_000_000), &"api".into()));
+    let lacks: Vec<_> = now["sources"].as_array().unwrap().iter().map(|one| one["lacks"].is_null()).collect();
+    assert_eq!(lacks, [true, false, false], "only queries works");
+    // An agent that has not answered yet; a history without an agent.
+    let answer = |listed| {
+        let page = TestPage::new(TestHistory { listed, ..TestHistory::running() }, PageLimits::default());
+        page.read("/api/v1/now").json()
+    };
+    let not_yet = answer(ListedOperations::NotYet);
+    assert!(not_yet["listed"].is_null() && not_yet["problem"].is_null());
+    assert_eq!(not_yet["sources"].as_array().map(Vec::len), Some(3));
+    let without = TestPage::of_an_hour().read("/api/v1/now").json();
+    assert!(without["problem"].as_str().unwrap().contains("running agent"), "{without}");
 }
 
 #[test]
@@ -201,6 +224,7 @@ fn a_wrong_parameter_is_named() {
         ("what-changed?at=-5m&from=-10m", "from"),
         ("what-changed?at=-5m&precision=61", "precision"),
         ("status?from=-1h", "from"),
+        ("now?limit=5", "limit"),
     ] {
         let answer = page.read(&format!("/api/v1/{query}"));
         let problem = answer.json();

@@ -9,13 +9,14 @@ use axum::http::request::Builder;
 use axum::http::{HeaderMap, Request, StatusCode};
 use sonar_core::history::{CollectorKind, HistoryReader, HistoryWindow, Resolution, metrics};
 use sonar_core::testing::MemoryHistory;
-use sonar_core::{Endpoint, Operation, Timestamp};
+use sonar_core::{Endpoint, Operation, RunningOperation, RunningOperations, Timestamp};
 use sonar_serve::{
     AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PageProblem,
     ServedPage, router,
 };
-use sonar_view::agent::AgentStatus;
+use sonar_view::agent::{AgentStatus, CollectorState, CollectorStatus};
 use sonar_view::disk::BenchReport;
+use sonar_view::now::{ListedOperations, MAX_OPERATIONS, NowListing};
 use sonar_view::past::storage::{DiskTests, KeptDiskTest};
 use tower::ServiceExt;
 
@@ -36,6 +37,7 @@ pub struct TestHistory {
     pub stored: Arc<MemoryHistory>,
     pub agent: Option<AgentStatus>,
     pub disk_tests: DiskTests,
+    pub listed: ListedOperations,
     /// How often it was opened.
     pub opened: Arc<AtomicUsize>,
 }
@@ -48,6 +50,33 @@ impl TestHistory {
             .map(|second| window(second, if second < 1_800 { 3 } else { 40 }));
         let stored = MemoryHistory { windows: windows.collect(), ..MemoryHistory::default() };
         Self { stored: Arc::new(stored), ..Self::default() }
+    }
+
+    /// The same with an agent, which has listed an operation that runs.
+    pub fn running() -> Self {
+        let (shape, app) = (shape(1, "find", "shop.orders", "{}", "{}"), app("api", "rust", "3"));
+        let ended = operation(&shape, &app, at(3_590));
+        let one = RunningOperation {
+            server: ended.server,
+            client: ended.client,
+            request_id: 7,
+            role: ended.role,
+            class: ended.class,
+            command: "find".into(),
+            shape: shape.clone(),
+            app: app.clone(),
+            start: at(3_590),
+        };
+        let mut wire = RunningOperations::default();
+        wire.add(one, MAX_OPERATIONS);
+        let listing = NowListing { at: at(3_600), wire: Some(wire), ..NowListing::default() };
+        let listed = ListedOperations::Listed(Arc::new(listing.snapshot(&|server| server)));
+        let queries = CollectorStatus {
+            state: CollectorState::Working,
+            ..CollectorStatus::new(CollectorKind::Queries)
+        };
+        let agent = Some(AgentStatus { collectors: vec![queries], ..AgentStatus::default() });
+        Self { agent, listed, ..Self::hour() }
     }
 
     /// The same, whose last windows have a disk that was tested, and a file.
@@ -100,6 +129,10 @@ impl PageHistory for TestHistory {
 
     fn agent(&self) -> Result<Option<AgentStatus>, String> {
         Ok(self.agent.clone())
+    }
+
+    fn running(&self) -> ListedOperations {
+        self.listed.clone()
     }
 
     fn disk_tests(&self) -> DiskTests {
