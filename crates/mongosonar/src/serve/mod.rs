@@ -3,6 +3,7 @@
 pub mod args;
 mod disk_tests;
 mod files;
+pub mod running_link;
 pub mod stored_page;
 pub mod token_file;
 
@@ -19,7 +20,7 @@ use sonar_store::SqliteHistory;
 
 pub use self::args::ServeArgs;
 use self::files::ReplayedFiles;
-use self::stored_page::StoredPage;
+use self::stored_page::{PageSource, StoredPage};
 use crate::args::when;
 use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep};
@@ -60,7 +61,8 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     let shown = replayed.as_ref().map(|_| history.view().map(|view| view.extent())).transpose()?;
     drop(history);
     let hosts = AllowedHosts::new(args.allow_host.clone());
-    let page = StoredPage::new(folder, token.clone(), hosts, PageLimits::default())?;
+    let source = PageSource { folder, running: None };
+    let page = StoredPage::new(source, token.clone(), hosts, PageLimits::default())?;
     eprintln!("mongosonar: serving the history in {} at http://{address}/", folder.display());
     let listen = args.page.listen.map_or_else(String::new, |_| format!(" --listen {address}"));
     eprintln!("mongosonar: `mongosonar open{listen}{}` prints a link that opens it", store.suffix());

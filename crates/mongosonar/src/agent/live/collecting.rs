@@ -47,6 +47,7 @@ impl LiveAgent<'_> {
     /// Takes windows that have come, and waits at most so long for one; then does what is due.
     pub(super) fn step(&mut self, wait: Duration) {
         self.take(wait);
+        self.list_running();
         self.follow_helpers();
         self.follow_servers();
         let names_interfaces = self.queries.as_ref().is_some_and(|queries| !queries.interfaces().is_empty());

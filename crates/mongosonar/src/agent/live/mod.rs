@@ -19,11 +19,13 @@ mod helpers;
 mod inspector;
 mod internals;
 mod known_servers;
+mod listing;
 mod lives;
 mod log;
 mod machine;
 mod names;
 mod network;
+mod now;
 mod opener;
 mod options;
 mod page;
@@ -67,6 +69,7 @@ use self::followers::Followers;
 use self::helpers::HelperWatch;
 use self::inspector::Inspector;
 use self::lives::ServerLives;
+use self::now::round::RunningRound;
 use self::opener::NetworkState;
 use self::page::AgentPage;
 pub use self::plan::LivePlan;
@@ -261,6 +264,8 @@ struct LiveAgent<'a> {
     unanswered: Option<CollectorProblem>,
     helpers: HelperWatch,
     page: AgentPage,
+    /// The operations that somebody looks at.
+    running: RunningRound,
     /// Why only a new start helps, as soon as that is so.
     restart_reason: Option<String>,
     /// Servers that ran at the start and whose ports this process may not see, if it saw no port of any.
@@ -314,6 +319,7 @@ impl<'a> LiveAgent<'a> {
             unanswered: None,
             helpers: HelperWatch::default(),
             restart_reason: None,
+            running: RunningRound::default(),
             hidden_servers: None,
             late_answers: 0,
             begun,

@@ -15,14 +15,17 @@ use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{Duty, limit_files};
 use sonar_sys::trust;
 use sonar_view::agent::ServedPageStatus;
+use sonar_view::now::NowSnapshot;
 
+use super::now::channel::RunningChannel;
 use super::plan::LivePlan;
 use crate::agent::settings::PageTable;
 use crate::confinement::helper_capabilities::READING;
 use crate::confinement::privileges::{self, HelperTask, PAGE_HELPER_BYTES};
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit;
-use crate::serve::stored_page::StoredPage;
+use crate::serve::running_link::RunningLink;
+use crate::serve::stored_page::{PageSource, StoredPage};
 use crate::serve::token_file;
 
 /// The name of the helper process.
@@ -55,6 +58,7 @@ pub enum AgentPage {
 pub struct PageHelper {
     address: SocketAddr,
     socket: UnixStream,
+    running: RunningChannel,
     refused: RefusedRequests,
     /// Why it serves nothing, if that is so.
     problem: Option<String>,
@@ -103,6 +107,40 @@ impl AgentPage {
         }
     }
 
+    /// Whether it has asked which operations run since this was last called.
+    pub fn asks_for_running(&mut self) -> bool {
+        self.running_channel().is_some_and(RunningChannel::is_asked)
+    }
+
+    /// Hands over which operations run.
+    pub fn send_running(&mut self, snapshot: NowSnapshot) {
+        if let Some(channel) = self.running_channel() {
+            channel.send(snapshot);
+        }
+    }
+
+    /// Sends on what the socket had no room for.
+    pub fn flush_running(&mut self) {
+        if let Some(channel) = self.running_channel() {
+            channel.flush();
+        }
+    }
+
+    /// The bytes of a list that is being sent.
+    pub fn running_memory(&self) -> usize {
+        match self {
+            Self::Served(helper) => helper.running.memory(),
+            Self::Off | Self::NotServed { .. } => 0,
+        }
+    }
+
+    fn running_channel(&mut self) -> Option<&mut RunningChannel> {
+        match self {
+            Self::Served(helper) => Some(&mut helper.running),
+            Self::Off | Self::NotServed { .. } => None,
+        }
+    }
+
     /// What the status says of it; `None` if it is off.
     pub fn status(&mut self) -> Option<ServedPageStatus> {
         match self {
@@ -131,18 +169,23 @@ impl PageHelper {
             keep: if trust::is_root() { READING } else { &[] },
             duty: Duty::Serving,
         };
+        let (ours, running) = UnixStream::pair().context("cannot serve")?;
         let serve = |agent: UnixStream| {
             let hosts = AllowedHosts::new(table.allow_host.clone());
-            let served = serve(agent, listener.try_clone()?, folder, hosts);
+            let sockets =
+                HelperSockets { agent, listener: listener.try_clone()?, running: running.try_clone()? };
+            let served = serve(sockets, folder, hosts);
             served.map_err(|error| {
                 eprintln!("mongosonar: the page is not served any more: {}", exit::message(&error));
                 io::Error::other(error)
             })
         };
-        let helper = privileges::helper_with(task, &[listener.as_fd()], serve);
+        let helper = privileges::helper_with(task, &[listener.as_fd(), running.as_fd()], serve);
         let helper = helper.ok_or_else(|| anyhow!("its process cannot be started"))?;
         let socket = helper.socket().context("cannot serve")?;
-        Ok(Self { address, socket, refused: RefusedRequests::default(), problem: None, _helper: helper })
+        let running = RunningChannel::new(ours).context("cannot serve")?;
+        let refused = RefusedRequests::default();
+        Ok(Self { address, socket, running, refused, problem: None, _helper: helper })
     }
 
     /// Lets it serve the store in this folder.
@@ -192,8 +235,18 @@ impl RefusedRequests {
     }
 }
 
+/// What the helper works with.
+struct HelperSockets {
+    /// To the agent: it says when to begin, and hears what was refused.
+    agent: UnixStream,
+    listener: TcpListener,
+    /// To the agent, which is asked there for the operations that run.
+    running: UnixStream,
+}
+
 /// In the helper: serves the history in `folder` once it is there. The process ends when the agent does.
-fn serve(agent: UnixStream, listener: TcpListener, folder: &Path, hosts: AllowedHosts) -> Result<()> {
+fn serve(sockets: HelperSockets, folder: &Path, hosts: AllowedHosts) -> Result<()> {
+    let HelperSockets { agent, listener, running } = sockets;
     let mut agent_end = agent.try_clone()?;
     if agent_end.read_exact(&mut [0]).is_err() {
         // The agent could not begin, and says why.
@@ -205,7 +258,8 @@ fn serve(agent: UnixStream, listener: TcpListener, folder: &Path, hosts: Allowed
         _ => {}
     }
     let token = token_file::read(folder)?.context("the token of the page has gone")?;
-    let page = StoredPage::new(folder, token, hosts, PageLimits::default())?;
+    let source = PageSource { folder, running: Some(RunningLink::start(running)?) };
+    let page = StoredPage::new(source, token, hosts, PageLimits::default())?;
     start_thread(StartStep::Thread, "page-end", move || {
         // Nothing more is ever sent.
         let _ = agent_end.read(&mut [0]);

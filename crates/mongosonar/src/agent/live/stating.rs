@@ -83,6 +83,7 @@ impl LiveAgent<'_> {
         held.set(Holder::Parts, self.parts.memory() + self.parts.channel_memory());
         let told = self.queries.as_ref().map_or(0, QueriesCollector::ends_memory);
         held.set(Holder::ClientEnds, self.context.servers.clients_memory() + told);
+        held.set(Holder::Running, self.context.board.running.memory() + self.page.running_memory());
         if let Some(queries) = &self.queries {
             let (decoders, windows) = queries.memory();
             held.set(Holder::Decoders, decoders);
