@@ -20,6 +20,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 FROM, TO = "2026-11-21T21:23:00Z", "2026-11-21T21:27:30Z"
 VIEWS = {
     "incident": "Incident",
+    "now": "Now",
     "queries": "Queries",
     "what-changed": "What changed",
     "timeline": "Timeline",
@@ -150,6 +151,8 @@ def test_a_view_says_what_it_lacks_and_how_to_get_it(served, browser):
         said = tab.locator("main").inner_text()
         for source in ["“machine”", "“files”", "[[server]]"]:
             assert source in said
+        show(tab, served, "now")
+        assert "mongosonar open" in tab.locator("main").inner_text(), "a stored history has no operations that run"
 
 
 def test_dragging_on_a_chart_and_keys_choose_the_time(served, browser):

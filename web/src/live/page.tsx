@@ -25,6 +25,7 @@ import {
 } from "./address";
 import { follow, load, openSession, Refused, status, type ViewDocument } from "./api";
 import { HealthView } from "./health";
+import { NowView } from "./now";
 import { LinkToShape, QueriesView } from "./queries";
 
 const HOUR_MS = 3_600_000;
@@ -98,7 +99,7 @@ export function LivePage() {
   // A long range changes slowly: what is less than a column of its charts wide is not worth reading it again.
   const least = useRef(0);
   const [first, last] = span(address, Date.now()) ?? [0, 0];
-  least.current = address.view === "status" ? 0 : ((last - first) * 1e6) / COLUMNS;
+  least.current = address.view === "status" || address.view === "now" ? 0 : ((last - first) * 1e6) / COLUMNS;
   // Not before there is a session.
   const follows = isLive && endsNow && shown !== undefined;
   useEffect(() => {
@@ -161,7 +162,7 @@ export function LivePage() {
               </Choice>
             )}
           >
-            <Document key={written(shown.address)} shown={shown} />
+            <Document key={written(shown.address)} shown={shown} isLive={isLive && endsNow} go={go} />
           </LinkToShape.Provider>
         </ChooseRange.Provider>
       )}
@@ -181,8 +182,19 @@ function zoneOver(name: string, ends: readonly [number, number]): ZoneObject {
 const isQueries = (report: ViewDocument): report is QueriesDocument =>
   report.kind === "summary" || report.kind === "interval";
 
-function Document({ shown: { report, history, zone } }: { shown: Shown }): VNode {
+interface DocumentProps extends Pick<Controls, "go"> {
+  shown: Shown;
+  isLive: boolean;
+}
+
+function Document({ shown: { report, history, zone, address }, isLive, go }: DocumentProps): VNode {
   const isHealth = report.kind === "page_status";
+  if (report.kind === "now") {
+    const { version, host, history: source, end_ns } = history;
+    const clock = new Clock(zoneOver(zone, [report.now_ns, report.now_ns]), 0, 0);
+    const about = { tool: "mongosonar", version, host, sources: [source], start_ns: null, end_ns: null };
+    return <NowView first={report} {...{ about, clock, end_ns, isLive, address, go }} />;
+  }
   if (!isHealth && !isQueries(report)) return <Page report={report} />;
   const end_ns = (isHealth ? report.now_ns : report.end_ns) ?? 0;
   const start_ns = (isHealth ? (report.agent?.started_ns ?? end_ns) : report.start_ns) ?? 0;
