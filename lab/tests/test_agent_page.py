@@ -13,8 +13,11 @@ import sys
 import urllib.error
 import urllib.request
 
+import bson
 import pytest
 from test_agent import agent, free_port
+from test_agent_split import threaded
+from test_live import mock
 from test_privileges import FIXTURES, children
 
 import labkit
@@ -140,6 +143,32 @@ def test_a_page_by_tls_has_a_key_that_only_its_helper_reads(tmp_path):
         # The helper has read it, and the agent says why nothing is served.
         problem = running.status()["page"]["problem"]
         assert problem == f"cannot serve by TLS with {key}: its key is not that of the first certificate"
+
+
+def test_what_runs_this_second_is_listed_while_somebody_looks(tmp_path):
+    served, port = free_port(), free_port()
+    settings = f"[collectors]\nlog = false\ninternals = false\nfiles = false\n[queries]\nport = [{port}]\n"
+    with threaded(tmp_path, port), agent(tmp_path, f'{settings}[page]\nlisten = "127.0.0.1:{served}"\n') as running:
+        running.wait_for("queries", "working")
+
+        def now():
+            code, document = answer(served, "/api/v1/now", **token(running))
+            assert (code, document["problem"]) == (200, None), document
+            listed = document["listed"]["operations"] if document["listed"] else []
+            return [one for one in listed if one["server"] == str(port)], document["sources"]
+
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            find = bson.encode({"find": "held", "filter": {"sleep": 3_600_000}, "$db": "lab"})
+            client.sendall(mock.msg([mock.kind_0(find)], 1))
+            running.wait(lambda: now()[0], "the operation")
+            (first,), sources = now()
+            assert (first["command"], first["namespace"], first["class"]) == ("find", "lab.held", "user")
+            assert first["client"] == "{}:{}".format(*client.getsockname()) and first["sources"] == ["queries"]
+            running.wait(lambda: now()[0][0]["running_ns"] > first["running_ns"] + 10**9, "a later list")
+        lacks = {one["name"]: one["lacks"] for one in sources}
+        assert lacks["queries"] is None and "split = true" in lacks["split"] and "[[server]]" in lacks["status"], lacks
+        running.wait(lambda: not now()[0], "the end of the operation")
+        assert running.stop() == 0
 
 
 def test_an_agent_whose_page_cannot_be_served_or_has_ended_goes_on(tmp_path):

@@ -20,10 +20,12 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 FROM, TO = "2026-11-21T21:23:00Z", "2026-11-21T21:27:30Z"
 VIEWS = {
     "incident": "Incident",
+    "now": "Now",
     "queries": "Queries",
     "what-changed": "What changed",
     "timeline": "Timeline",
     "waits": "Waits",
+    "storage": "Files and disk",
     "series": "Internals",
     "events": "Events",
     "status": "Health",
@@ -141,6 +143,16 @@ def test_a_link_shows_the_same_and_filters_are_in_it(served, browser):
         tab.get_by_role("link", name=re.compile("^[0-9a-f]{16}$")).first.click()
         tab.wait_for_url("**view=shape**")
         tab.get_by_text("Operations per second").first.wait_for()
+
+
+def test_a_view_says_what_it_lacks_and_how_to_get_it(served, browser):
+    with session(browser, served) as tab:
+        show(tab, served, "storage")
+        said = tab.locator("main").inner_text()
+        for source in ["“machine”", "“files”", "[[server]]"]:
+            assert source in said
+        show(tab, served, "now")
+        assert "mongosonar open" in tab.locator("main").inner_text(), "a stored history has no operations that run"
 
 
 def test_dragging_on_a_chart_and_keys_choose_the_time(served, browser):

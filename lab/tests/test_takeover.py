@@ -301,7 +301,7 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
             threads = "capture tls log internals machine files split status servers starter stop watch".split()
             labkit.wait_until(lambda: served(running.store, port), "an answer of the page")
             helpers = ["logs", "rings", "tls", "files", "functions", "folders", "paths", "page"]
-            of_page = ["page", "page-answer", "page-end"]
+            of_page = ["page", "page-answer", "page-end", "page-now"]
             wanted = settled(running.child.pid, threads, [*(f"sonar-{name}" for name in helpers), *of_page])
             add(running.child.pid, "agent", wanted)
     compare(found, opened)

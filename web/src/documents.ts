@@ -1,7 +1,7 @@
 // The documents that the commands write with --json. What is not known is null. Made from the types in crates/sonar-view:
 // SNAPSHOTS=overwrite cargo test -p sonar-view typescript
 
-export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | ShapeHistory | WaitsReport | AllSeriesReport | EventsReport | WhyReport | StackReport | StackComparison | CurrentReportDocument | ExplainReportDocument | ProblemDocument;
+export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | ShapeHistory | WaitsReport | AllSeriesReport | EventsReport | StorageReport | WhyReport | StackReport | StackComparison | CurrentReportDocument | ExplainReportDocument | ProblemDocument;
 
 /** Where a document comes from. */
 export type About = {
@@ -517,6 +517,27 @@ busy: number,
 /** The most reads at random per second in the test of the disk that was named; null if none was. */
 best_reads_per_second: number | null, };
 
+/** What `disk bench` measured on a disk. */
+export type DiskTestJson = {
+/** The name of the file with its result, in the folder of the history. */
+file: string,
+/** When it began, in nanoseconds since 1970. */
+started_ns: number,
+/** Bytes of a record. */
+record_bytes: number,
+/** The most reads at random per second; null if it did not read at random. */
+reads_per_second: number | null,
+/** Requests in flight meanwhile. */
+reads_in_flight: number | null,
+/** Mean time of such a read, in milliseconds. */
+read_ms: number | null,
+/** The same with one request in flight. */
+read_alone_ms: number | null,
+/** The most writes per second; null if it did not write. */
+writes_per_second: number | null,
+/** Mean time of such a write, in milliseconds. */
+write_ms: number | null, };
+
 export type DistanceCountJson = {
 /** In bytes; below 0 backwards. */
 from: number, count: number, };
@@ -636,6 +657,15 @@ over: Array<[number, number, number] | null>,
 /** Upper bound in nanoseconds; reads from the page cache, from the device, and of unknown origin. */
 buckets: Array<[number, number, number, number]>, };
 
+/** Files that hold the same over time. */
+export type FileRoleLaneJson = {
+/** What they hold; empty for files whose names do not say it. */
+role: string,
+/** How many reads and writes were in progress at once, on average. */
+at_once: number,
+/** The same in each part of the axis; null where files were not observed. */
+values: Array<number | null>, };
+
 /** What one shape waited for in a file. */
 export type FileShapeJson = {
 /** The id of the shape. */
@@ -648,6 +678,25 @@ reads: number,
 wait_ns: number,
 /** Share of the time that all shapes were blocked in the file. */
 share: number, };
+
+/** What was done to a file, by the time that files were observed. */
+export type FileUseJson = {
+/** Reads per second. */
+reads_per_second: number,
+/** Bytes that they returned, per second. */
+read_bytes_per_second: number,
+/** Bytes of the file that were read from the device, per second. Without reading ahead, the rest was in the page cache. */
+device_bytes_per_second: number,
+/** Mean time of a read, in milliseconds; null if there was none. */
+read_ms: number | null,
+/** Writes per second. */
+writes_per_second: number,
+/** Bytes that they wrote, per second. */
+written_bytes_per_second: number,
+/** Mean time of a write, in milliseconds; null if there was none. */
+write_ms: number | null,
+/** How many reads and writes were in progress at once, on average. */
+at_once: number, };
 
 /** A file with the shapes that waited for it. */
 export type FileWaitsJson = {
@@ -983,6 +1032,120 @@ export type NewApplicationJson = { name: string, driver: string | null, version:
 /** What a log tells beside operations. */
 export type NoticesJson = { accepted: number, ended: number, most_open: number | null, versions: Array<string>, starts: Array<ServerStartJson>, clients: Array<LogClientJson>, slow_replies: SlowRepliesJson, messages: Array<LogMessageJson>, messages_other: number, };
 
+/** The thread that ended the longest earlier wait of an operation: it held what was waited for. */
+export type NowBlocker = {
+/** The name of the thread, or its number. */
+thread: string,
+/** How long the operation had waited until then, in nanoseconds. */
+wait_ns: number,
+/** Command and namespace of the operation that it executed then, if that still runs; null if not. */
+runs: string | null,
+/** The client of that operation. */
+client: string | null,
+/** The id of its shape. */
+shape_id: string | null, };
+
+/** An operation that has not ended. Unknown figures are null; texts that are too long are cut. */
+export type NowOperation = {
+/** Sources of the agent that show it: `queries`, `split`, `status`. */
+sources: Array<string>,
+/** The server: its port, or its address with the port where the port alone is not its name. */
+server: string,
+/** Address and port of the client; null for an operation of the server itself. */
+client: string | null,
+/** The application, in words. */
+app: string,
+/** Whether a client sent it (`served`), or another server (`issued`). */
+role: string,
+/** Its purpose: `user`, `internal`, `monitoring` or `replication`. */
+class: string,
+/** The command. */
+command: string,
+/** Database and collection. */
+namespace: string,
+/** The id of its shape; null if the source does not have the whole command. */
+shape_id: string | null,
+/** The text of its shape, with typed placeholders. */
+typed: string,
+/** When it began, in nanoseconds since 1970. */
+started_ns: number | null,
+/** For how long it has been running, in nanoseconds. */
+running_ns: number | null,
+/** The thread of the server that executes it, like `conn42`. */
+thread_name: string | null,
+/** What the server says that it waits for, in words. */
+waits: Array<string>,
+/** What its thread does. */
+thread: NowThread | null,
+/** Its number, as `killOp` takes it. */
+opid: string | null,
+/** Plan summary. */
+plan: string | null,
+/** How long it has waited for locks so far, in nanoseconds. */
+lock_wait_ns: number | null,
+/** How often it has yielded. */
+yields: number | null,
+/** How much of its work it has done, 0 to 1 (index builds). */
+done: number | null,
+/** It was killed, and has not noticed that yet. */
+is_killed: boolean, };
+
+/** Operations that run now. */
+export type NowReport = {
+/** Version of the schema. */
+schema: number,
+/** `now`. */
+kind: "now",
+/** The version of mongosonar. */
+version: string,
+/** The time of the answer, in nanoseconds since 1970. */
+now_ns: number,
+/** Why nothing can be listed, and what helps; null if something can. */
+problem: string | null,
+/** What the sources of the agent show of operations that run, and what they lack. */
+sources: Array<NowSourceJson>,
+/** What ran when the agent last looked; null if it has not answered yet. */
+listed: NowSnapshot | null, };
+
+/** Operations that run, at one moment. */
+export type NowSnapshot = {
+/** When, in nanoseconds since 1970. */
+at_ns: number,
+/** The operations, the oldest first. */
+operations: Array<NowOperation>,
+/** Younger ones that were left out because there are too many. */
+left_out: number,
+/** Operations that wait on purpose, as change streams do, and that are not listed. */
+waiting: number,
+/** Servers that did not say what they work on, a sentence each. */
+problems: Array<string>, };
+
+/** A source of operations that run. */
+export type NowSourceJson = {
+/** Its name: `queries`, `split` or `status`. */
+name: string,
+/** What it shows. */
+shows: string,
+/** Whether it works. */
+is_working: boolean,
+/** What it lacks and how to get it; null if nothing. */
+lacks: string | null, };
+
+/** What the thread of an operation did when it was looked at. */
+export type NowThread = {
+/** The part of its time, as in `mongosonar why`: `cpu`, `futex`, `file_read` … */
+doing: string,
+/** The same in words. */
+words: string,
+/** For how long, in nanoseconds. */
+doing_ns: number,
+/** The class of the wait, as in `mongosonar stacks`; null if its stack was not taken. */
+class: string | null,
+/** The file for which it has waited longest; null if it does not read one. */
+file: string | null,
+/** Who ended its longest earlier wait; null if there was none. */
+blocker: NowBlocker | null, };
+
 /** The time that rates are divided by, in nanoseconds since the Unix epoch. */
 export type ObservedJson = { start_ns: number, end_ns: number, };
 
@@ -1054,6 +1217,23 @@ values: Array<number | null>, };
 
 /** A time in which a file was read in one way. */
 export type PhaseJson = { start_ns: number, length_ns: number, path: string, reads: number, bytes: number, read_ns: number, randomness: number | null, };
+
+/** A figure of a device or a file system over time. */
+export type PlaceFigureJson = {
+/** What it means. */
+meaning: string,
+/** The unit of the values. */
+unit: string,
+/** Mean of all of the span; null without a value. */
+mean: number | null,
+/** The largest value. */
+max: number,
+/** The last value. */
+last: number,
+/** The mean of the time before; null if nothing is known of it. */
+before: number | null,
+/** Means of the parts of the axis; null where nothing was observed. */
+values: Array<number | null>, };
 
 /** Operations with a plan. */
 export type PlanCountJson = {
@@ -1729,6 +1909,71 @@ p: number | null,
 /** `B`, `A`, or `neither` where the interval holds 1; null without one. */
 faster: string | null, };
 
+/** A block device over time. */
+export type StorageDeviceJson = {
+/** Its name, as in `/proc/diskstats`. */
+name: string,
+/** Its figures, by metric. */
+figures: { [key in string]: PlaceFigureJson },
+/** What `disk bench` measured on it; null if no result is kept. */
+test: DiskTestJson | null, };
+
+/** A file over time. */
+export type StorageFileJson = {
+/** Its path; null for all others. */
+name: string | null,
+/** The port of its server; null if it is of none. */
+server: number | null,
+/** The address of its server with the port, if the port alone is not its name; else missing. */
+address?: string,
+/** What it holds, by its name: `collection`, `index`, `journal` …; empty if that does not say it. */
+role: string,
+/** What was done to it. */
+usage: FileUseJson,
+/** The same of the time before; null if that is not known. */
+before: FileUseJson | null,
+/** How many reads and writes of it were in progress at once, on average, in each part of the axis; null where files were
+ * not observed. */
+values: Array<number | null>, };
+
+/** Files, disks and space over time. */
+export type StorageReport = {
+/** Version of the schema. */
+schema: number,
+/** `storage`. */
+kind: "storage",
+/** Where it comes from; its span is the axis. */
+about: About,
+/** The zone of times in text. */
+zone: ZoneObject,
+/** When the time before begins, in nanoseconds since 1970: as long as the span, and up to its start; null if nothing is
+ * stored of it. */
+before_ns: number | null,
+/** Block devices, by name. */
+devices: Array<StorageDeviceJson>,
+/** Files, those first that reads and writes took longest. */
+files: Array<StorageFileJson>,
+/** The same by what files hold. */
+roles: Array<FileRoleLaneJson>,
+/** Mounted file systems, by name. */
+file_systems: Array<StorageSpaceJson>,
+/** Collections and indexes, the largest first. */
+sizes: Array<StoredSizeJson>,
+/** Devices, file systems, collections and indexes that were left out because there are too many; counted up to 1,000 of
+ * each. */
+left_out: number,
+/** Results of `disk bench` that cannot be used, a sentence each. */
+notes: Array<string>,
+/** Times that were not observed. */
+gaps: Array<GapJson>, };
+
+/** A file system over time. */
+export type StorageSpaceJson = {
+/** Where it is mounted. */
+name: string,
+/** Its figures, by metric. */
+figures: { [key in string]: PlaceFigureJson }, };
+
 /** A series over time. */
 export type StoredSeriesJson = {
 /** What it is about: `machine`, `disk`, `server` … */
@@ -1753,6 +1998,25 @@ min: number,
 max: number,
 /** Means of the parts of the axis; null where nothing was observed. */
 values: Array<number | null>, };
+
+/** A collection or an index. */
+export type StoredSizeJson = {
+/** `collection` or `index`; null for all others. */
+subject: string | null,
+/** `db.collection`, for an index with its name behind it; null for all others. */
+name: string | null,
+/** The port of its server; null if it is not known. */
+server: number | null,
+/** The address of its server with the port, if the port alone is not its name; else missing. */
+address?: string,
+/** Bytes of its file at the end. */
+bytes: number,
+/** By how many bytes the file grew within the span; less than 0 if it shrank. */
+grown_bytes: number,
+/** Bytes in the file that can be reused; null for an index, and if the server does not say it. */
+reusable_bytes: number | null,
+/** Documents; null for an index. */
+documents: number | null, };
 
 export type SyncLatencyJson = { p50: number | null, p99: number | null, max: number | null, };
 

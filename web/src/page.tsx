@@ -14,6 +14,7 @@ import { IoPage } from "./pages/io";
 import { SeriesPage } from "./pages/series";
 import { ShapePage } from "./pages/shape";
 import { StackComparisonPage, StacksPage } from "./pages/stacks";
+import { StoragePage } from "./pages/storage";
 import { WaitsPage } from "./pages/waits";
 import { WhyPage } from "./pages/why/page";
 import { visible } from "./parts/format";
@@ -55,6 +56,8 @@ export function Page({ report }: { report: Report }) {
       return <StacksPage report={report} />;
     case "stacks_compare":
       return <StackComparisonPage report={report} />;
+    case "storage":
+      return <StoragePage report={report} />;
     case "timeline":
       return <TimelinePage report={report} />;
     case "waits":

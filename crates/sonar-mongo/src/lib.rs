@@ -14,6 +14,7 @@ pub mod files;
 pub mod load;
 mod reach;
 pub mod reorder;
+mod running;
 mod server;
 mod server_info;
 pub mod status;

@@ -277,7 +277,7 @@ impl Server {
     }
 
     /// Runs a command that must not take long, neither on the server nor on the way.
-    fn bounded(
+    pub(crate) fn bounded(
         &self,
         database: &str,
         mut command: Document,

@@ -9,12 +9,13 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Role, ShapeId, Timestamp};
 use sonar_view::kit::Zone;
 use sonar_view::kit::json::line;
+use sonar_view::now::NowReport;
 use sonar_view::page::{PageStatus, SCHEMA};
 use sonar_view::past::all_series::{self, SeriesFilter};
 use sonar_view::past::events::{self, EventFilter};
 use sonar_view::past::queries::{IntervalWidth, intervals, whole};
 use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
-use sonar_view::past::{ComparedTime, HistoryView, PastError, PastIncident, shape, timeline, waits};
+use sonar_view::past::{ComparedTime, HistoryView, PastError, PastIncident, shape, storage, timeline, waits};
 use sonar_view::queries::json::{ObjectKind, report};
 use sonar_view::queries::{Column, Grouping, PacketOrigin, PastWindow, Selection, Sort, WindowReport};
 
@@ -44,6 +45,8 @@ const MAX_INTERVAL_S: u64 = 86_400;
 pub(crate) enum DocumentKind {
     /// What the history has, and what the agent does.
     Status,
+    /// The operations that run now.
+    Now,
     /// The queries of a span.
     Queries,
     /// The queries of each interval of a span.
@@ -58,6 +61,8 @@ pub(crate) enum DocumentKind {
     Incident,
     /// Where the time of operations went over a span.
     Waits,
+    /// Files, disks and space over a span.
+    Storage,
     /// Every stored series over a span.
     Series,
     /// The events of a span.
@@ -65,8 +70,9 @@ pub(crate) enum DocumentKind {
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Status,
+        Self::Now,
         Self::Queries,
         Self::Intervals,
         Self::Shape,
@@ -74,6 +80,7 @@ impl DocumentKind {
         Self::Changes,
         Self::Incident,
         Self::Waits,
+        Self::Storage,
         Self::Series,
         Self::Events,
     ];
@@ -82,6 +89,7 @@ impl DocumentKind {
     pub const fn path(self) -> &'static str {
         match self {
             Self::Status => "/api/v1/status",
+            Self::Now => "/api/v1/now",
             Self::Queries => "/api/v1/queries",
             Self::Intervals => "/api/v1/queries/intervals",
             Self::Shape => "/api/v1/shape",
@@ -89,6 +97,7 @@ impl DocumentKind {
             Self::Changes => "/api/v1/what-changed",
             Self::Incident => "/api/v1/incident",
             Self::Waits => "/api/v1/waits",
+            Self::Storage => "/api/v1/storage",
             Self::Series => "/api/v1/series",
             Self::Events => "/api/v1/events",
         }
@@ -121,6 +130,7 @@ pub(crate) fn make(
     let asked = AskedDocument { page, reader: &reader, now: page.history.now() };
     let written = match kind {
         DocumentKind::Status => asked.status(parameters, &mut out),
+        DocumentKind::Now => asked.now(parameters, &mut out),
         DocumentKind::Queries => asked.queries(parameters, &mut out),
         DocumentKind::Intervals => asked.intervals(parameters, &mut out),
         DocumentKind::Shape => asked.shape(parameters, &mut out),
@@ -128,6 +138,7 @@ pub(crate) fn make(
         DocumentKind::Changes => asked.changes(parameters, &mut out),
         DocumentKind::Incident => asked.incident(parameters, &mut out),
         DocumentKind::Waits => asked.waits(parameters, &mut out),
+        DocumentKind::Storage => asked.storage(parameters, &mut out),
         DocumentKind::Series => asked.series(parameters, &mut out),
         DocumentKind::Events => asked.events(parameters, &mut out),
     };
@@ -214,6 +225,14 @@ impl<'a> AskedDocument<'a> {
             refused: BTreeMap::from(refused),
         };
         written(line(&status, out))
+    }
+
+    fn now(&self, parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        parameters.finish()?;
+        let listed = self.page.history.running();
+        // Without it, the list has no word of its sources; the status says why.
+        let agent = self.page.history.agent().ok().flatten();
+        written(line(&NowReport::new(&listed, agent.as_ref(), self.now), out))
     }
 
     fn queries(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
@@ -326,6 +345,15 @@ impl<'a> AskedDocument<'a> {
         let span = self.span(&mut parameters, &history, zone)?;
         parameters.finish()?;
         written(line(&waits::report(&history, span, zone)?, out))
+    }
+
+    fn storage(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let history = self.history(port(&mut parameters)?, zone)?;
+        let span = self.span(&mut parameters, &history, zone)?;
+        parameters.finish()?;
+        let tests = self.page.history.disk_tests();
+        written(line(&storage::report(&history, span, &tests, zone)?, out))
     }
 
     fn series(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {

@@ -85,6 +85,9 @@ impl DocumentKind {
     const fn summary(self) -> &'static str {
         match self {
             Self::Status => "What the history has, and what the agent does",
+            Self::Now => {
+                "The operations that run now, the oldest first, as the agent listed them a moment ago"
+            }
             Self::Queries => "The queries of a span",
             Self::Intervals => "The queries of each interval of a span, an object in each line",
             Self::Shape => "One query shape over a span",
@@ -92,6 +95,7 @@ impl DocumentKind {
             Self::Changes => "What changed at a moment or in a span",
             Self::Incident => "What changed, the timeline and the queries of a span",
             Self::Waits => "Where the time of operations went over a span",
+            Self::Storage => "Files, disks and space over a span",
             Self::Series => "Every stored series over a span",
             Self::Events => "The events of a span",
         }
@@ -101,12 +105,14 @@ impl DocumentKind {
     const fn schema(self) -> &'static str {
         match self {
             Self::Status => "PageStatus",
+            Self::Now => "NowReport",
             Self::Queries | Self::Intervals => "QueriesDocument",
             Self::Shape => "ShapeHistory",
             Self::Timeline => "TimelineReport",
             Self::Changes => "ChangesReport",
             Self::Incident => "IncidentReport",
             Self::Waits => "WaitsReport",
+            Self::Storage => "StorageReport",
             Self::Series => "AllSeriesReport",
             Self::Events => "EventsReport",
         }
@@ -115,7 +121,7 @@ impl DocumentKind {
     fn parameters(self) -> Vec<ParameterDoc> {
         let mut all = Vec::new();
         match self {
-            Self::Status => return all,
+            Self::Status | Self::Now => return all,
             Self::Queries => all.extend(ROWS),
             Self::Intervals => {
                 all.extend(ROWS);
@@ -148,7 +154,7 @@ impl DocumentKind {
                 parameter("filter", "words of the sentence", "started"),
                 parameter("limit", "the most events: the latest", "10").with(number),
             ]),
-            Self::Timeline | Self::Incident | Self::Waits => {}
+            Self::Timeline | Self::Incident | Self::Waits | Self::Storage => {}
         }
         all.extend(SPAN);
         all

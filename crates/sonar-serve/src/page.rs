@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use axum::http::HeaderValue;
 use sonar_core::{HistoryReader, Timestamp};
 use sonar_view::agent::AgentStatus;
+use sonar_view::now::ListedOperations;
+use sonar_view::past::storage::DiskTests;
 use sonar_view::past::what_changed::ScannedParts;
 use tokio::sync::Semaphore;
 
@@ -40,6 +42,16 @@ pub trait PageHistory: Send + Sync {
     /// # Errors
     /// Why it is not known, in words.
     fn agent(&self) -> Result<Option<AgentStatus>, String>;
+
+    /// The operations that run now, as the agent that writes it lists them as long as somebody asks.
+    fn running(&self) -> ListedOperations {
+        ListedOperations::NoAgent
+    }
+
+    /// Results of `disk bench` that are kept beside it.
+    fn disk_tests(&self) -> DiskTests {
+        DiskTests::default()
+    }
 }
 
 /// The web app that draws the documents.

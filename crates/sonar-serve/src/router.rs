@@ -190,7 +190,8 @@ async fn answer(
     let place = page.places.clone().try_acquire_owned().map_err(|_| busy())?;
     let patience = page.limits.answer_time;
     let work = async {
-        let newest_ns = if kind == DocumentKind::Status { None } else { page.newest_end_ns().await };
+        let is_of_this_second = matches!(kind, DocumentKind::Status | DocumentKind::Now);
+        let newest_ns = if is_of_this_second { None } else { page.newest_end_ns().await };
         let form = AnswerForm {
             is_packed: takes_gzip(headers),
             is_tagged: newest_ns.is_some_and(|end_ns| parameters.is_closed(end_ns)),

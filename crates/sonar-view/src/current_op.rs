@@ -48,7 +48,7 @@ impl<'a> CurrentView<'a> {
 }
 
 /// What an operation waits for, in words.
-fn wait(wait: &CurrentWait) -> String {
+pub(crate) fn wait(wait: &CurrentWait) -> String {
     match wait {
         CurrentWait::Lock => "a lock".to_owned(),
         CurrentWait::Latch(name) => format!("the latch {name}"),

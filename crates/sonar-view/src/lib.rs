@@ -17,7 +17,8 @@
 //! | `agent --status`, `--replay`, `--check-config` | [`agent`] | [`agent`] |
 //! | `doctor` | [`doctor`] | [`doctor`] |
 //!
-//! What a history says about a span of time is found in [`past`], for commands and the web alike.
+//! What a history says about a span of time is found in [`past`], for commands and the web alike; what runs this second, in
+//! [`now`].
 //!
 //! All of them are made of the parts in [`kit`]: tables, units, escaping, time zones, the head of JSON documents.
 //!
@@ -38,6 +39,7 @@ pub mod files;
 pub mod ftdc;
 pub mod incident;
 pub mod kit;
+pub mod now;
 pub mod page;
 pub mod past;
 pub mod problem;

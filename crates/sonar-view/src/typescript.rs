@@ -70,6 +70,7 @@ fn the_types_of_the_web_app_are_those_of_the_documents() {
         all.document::<crate::past::waits::WaitsReport>(),
         all.document::<crate::past::all_series::AllSeriesReport>(),
         all.document::<crate::past::events::EventsReport>(),
+        all.document::<crate::past::storage::StorageReport>(),
         all.document::<crate::why::WhyReport>(),
         all.document::<crate::stacks::StackReport>(),
         all.document::<crate::stacks::StackComparison>(),
@@ -79,6 +80,7 @@ fn the_types_of_the_web_app_are_those_of_the_documents() {
     ];
     // No page draws them by itself.
     all.document::<crate::page::PageStatus>();
+    all.document::<crate::now::NowReport<'static>>();
     all.document::<crate::page::RequestProblem>();
     let text = all.text(&documents);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/src/documents.ts");

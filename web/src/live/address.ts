@@ -3,10 +3,12 @@
 /** Views, by the documents that they draw. */
 export const VIEWS = {
   incident: "Overview",
+  now: "Now",
   queries: "Queries",
   "what-changed": "What changed",
   timeline: "Timeline",
   waits: "Waits",
+  storage: "Files and disk",
   series: "Internals",
   events: "Events",
   status: "Health",
@@ -44,9 +46,9 @@ export interface Address {
   against: Comparison;
   /** The id of the query shape that is shown; empty for none. */
   shape: string;
-  /** Words that queries, series or events have; empty for all. */
+  /** Words that queries, series, events or operations that run have; empty for all. */
   filter: string;
-  /** What series are about, or the kind of events; empty for all. */
+  /** What series are about, or the kind of events or of operations that run; empty for all. */
   kind: string;
 }
 

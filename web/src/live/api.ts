@@ -1,6 +1,6 @@
 // Asks the server of the page for its documents.
 
-import type { PageStatus, QueriesDocument, Report, RequestProblem } from "../report";
+import type { NowReport, PageStatus, QueriesDocument, Report, RequestProblem } from "../report";
 import type { Address } from "./address";
 import { OWN_GROUPINGS } from "./groups";
 
@@ -15,7 +15,7 @@ export class Refused extends Error {
 }
 
 /** What a view draws. */
-export type ViewDocument = Report | QueriesDocument | PageStatus;
+export type ViewDocument = Report | QueriesDocument | PageStatus | NowReport;
 
 async function ask(path: string, options?: RequestInit): Promise<Response> {
   const answer = await fetch(path, options).catch(() => {
@@ -43,6 +43,17 @@ export async function openSession(): Promise<Refused | undefined> {
 }
 
 export const status = async (): Promise<PageStatus> => (await ask("api/v1/status")).json() as Promise<PageStatus>;
+
+/** The operations that run now. */
+export const now = async (signal: AbortSignal): Promise<NowReport> =>
+  (await ask("api/v1/now", { signal })).json() as Promise<NowReport>;
+
+/** What ended in the minute before a moment in nanoseconds since 1970. */
+export async function ended(end_ns: number, signal: AbortSignal): Promise<QueriesDocument> {
+  const [from, to] = [end_ns - 60e9, end_ns].map((ns) => new Date(ns / 1e6).toISOString()) as [string, string];
+  const parameters = new URLSearchParams({ from, to, limit: "50" });
+  return (await ask(`api/v1/queries?${parameters.toString()}`, { signal })).json() as Promise<QueriesDocument>;
+}
 
 /** How long to wait until a server that refused is asked again, in milliseconds. */
 const AGAIN_MS = 30_000;
@@ -107,6 +118,7 @@ export async function findShapes(address: Address, text: string, signal: AbortSi
 export async function load(address: Address, signal: AbortSignal): Promise<ViewDocument> {
   const { view, by, against, shape, filter, kind } = address;
   if (view === "status") return status();
+  if (view === "now") return now(signal);
   const parameters = range(address);
   if (view === "what-changed" && against !== "" && against !== "before") parameters.set("against", against);
   if (view === "shape") parameters.set("id", shape);

@@ -29,6 +29,7 @@ import { follow, load, openSession, Refused, status, type ViewDocument } from ".
 import { Choice, type Controls } from "./choice";
 import { earlier, isComparable } from "./earlier";
 import { HealthView } from "./health";
+import { NowView } from "./now";
 import { Palette } from "./palette";
 import { LinkToShape, LinkToShapes, QueriesView } from "./queries";
 import { Ranges } from "./ranges";
@@ -147,7 +148,7 @@ export function LivePage() {
   // A long range changes slowly: what is less than a column of its charts wide is not worth reading it again.
   const least = useRef(0);
   const [first, last] = span(address, Date.now()) ?? [0, 0];
-  least.current = address.view === "status" ? 0 : ((last - first) * 1e6) / COLUMNS;
+  least.current = address.view === "status" || address.view === "now" ? 0 : ((last - first) * 1e6) / COLUMNS;
   // Not before there is a session.
   const follows = isLive && endsNow && shown !== undefined;
   useEffect(() => {
@@ -232,6 +233,8 @@ export function LivePage() {
                     <Document
                       key={written(asked(shown.address))}
                       shown={shown}
+                      isLive={isLive && endsNow}
+                      go={go}
                       filter={address.filter}
                       onFilter={(filter) => filter !== address.filter && go({ ...address, filter })}
                     />
@@ -258,14 +261,21 @@ function zoneOver(name: string, ends: readonly [number, number]): ZoneObject {
 const isQueries = (report: ViewDocument): report is QueriesDocument =>
   report.kind === "summary" || report.kind === "interval";
 
-interface DocumentProps {
+interface DocumentProps extends Pick<Controls, "go"> {
   shown: Shown;
+  isLive: boolean;
   filter: string;
   onFilter: (filter: string) => void;
 }
 
-function Document({ shown: { report, history, zone, timeline, address }, ...own }: DocumentProps): VNode {
+function Document({ shown: { report, history, zone, timeline, address }, isLive, go, ...own }: DocumentProps): VNode {
   const isHealth = report.kind === "page_status";
+  if (report.kind === "now") {
+    const { version, host, history: source, end_ns } = history;
+    const clock = new Clock(zoneOver(zone, [report.now_ns, report.now_ns]), 0, 0);
+    const about = { tool: "mongosonar", version, host, sources: [source], start_ns: null, end_ns: null };
+    return <NowView first={report} {...{ about, clock, end_ns, isLive, address, go }} />;
+  }
   if (!isHealth && !isQueries(report)) return <Page report={report} />;
   const end_ns = (isHealth ? report.now_ns : report.end_ns) ?? 0;
   const start_ns = (isHealth ? (report.agent?.started_ns ?? end_ns) : report.start_ns) ?? 0;

@@ -181,6 +181,10 @@ holders! {
     Symbols: "symbols", Agent, SYMBOL_BYTES,
         "where functions of the servers begin and how to unwind them; functions of further files have no names",
         "`TableBudget`";
+    /// Operations that run, while somebody looks.
+    Running: "running", Agent, 12 * MIB,
+        "while somebody looks at what runs now: the oldest 500 operations, what threads and servers say of them, and a list on its way to the page; younger ones are counted",
+        "`RunningOperations`, `RunningBoard`, `running_link`";
     /// Small helpers.
     Helpers: "helpers", Helper, 4 * HELPER_BYTES,
         "the helpers for logs, folders, rings and open files: an answer and what it takes; one that needs more ends",

@@ -7,6 +7,7 @@ use sonar_decode::{EndedClient, EndedServer};
 use sonar_sys::{PacketFilter, Ring};
 
 use crate::capture::ports::CapturedPorts;
+use crate::capture::running::RunningQuestion;
 
 /// A change for a capture thread.
 pub enum CaptureChange {
@@ -30,6 +31,8 @@ pub enum CaptureChange {
     ServerEnded(EndedServer),
     /// Connections have ended, as logs of servers say, and with them what is in flight on them.
     ClientsEnded(Arc<Vec<EndedClient>>),
+    /// Somebody asks which operations run.
+    Running(Arc<RunningQuestion>),
 }
 
 /// Passes changes on to all threads of a capture.

@@ -8,6 +8,7 @@ pub mod notice;
 mod pipeline;
 pub mod ports;
 pub mod rotate;
+pub mod running;
 pub mod session;
 mod source;
 pub mod splitting;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sonar_core::window::WindowSettings;
-use sonar_core::{Coverage, InFlightOperations, Operation, Plaintext, Timestamp, Window};
+use sonar_core::{Coverage, InFlightOperations, Operation, Plaintext, RunningOperations, Timestamp, Window};
 use sonar_decode::{Decoder, Sink};
 
 use super::changes::CaptureChange;
@@ -140,6 +140,7 @@ impl Pipeline {
             CaptureChange::ServerEnded(server) => self.decoder.server_ended(server),
             CaptureChange::ClientsEnded(clients) => self.decoder.clients_ended(clients.iter().cloned()),
             CaptureChange::ListenerGone => self.sink.each = None,
+            CaptureChange::Running(question) => question.answer(self.running(question.most())),
             CaptureChange::Ring { .. } | CaptureChange::EncryptedRead => {}
         }
     }
@@ -200,6 +201,11 @@ impl Pipeline {
         if self.sink.wants(self.tls) { self.decoder.in_flight(now) } else { Vec::new() }
     }
 
+    /// The oldest of the same operations, one by one.
+    fn running(&self, most: usize) -> RunningOperations {
+        if self.sink.wants(self.tls) { self.decoder.running(most) } else { RunningOperations::default() }
+    }
+
     /// Hands the last window over.
     pub fn finish(&mut self, end: Timestamp) {
         let in_flight = self.decoder.finish(end, &mut self.sink);
@@ -244,6 +250,7 @@ mod tests {
     use sonar_decode::{Settings, Shared};
 
     use super::*;
+    use crate::capture::running::RunningQuestion;
 
     fn at(second: u64) -> Timestamp {
         Timestamp::from_unix(10_000 + second, 0)
@@ -275,6 +282,15 @@ mod tests {
             .map(|one| (second(one.interval), second(one.window.start), second(one.window.end)))
             .collect();
         assert_eq!(spans, [(0, 0, 10), (10, 10, 13), (3_600, 3_604, 3_606), (20, 25, 30)]);
+    }
+
+    #[test]
+    fn who_asks_which_operations_run_gets_an_answer_of_this_thread() {
+        let (mut pipeline, _windows) = pipeline();
+        let (question, mut answers) = RunningQuestion::new(1, 10);
+        pipeline.follow(CaptureChange::Running(question));
+        assert!(answers.is_complete(), "it has answered, and has forgotten the question");
+        assert!(answers.take().operations.is_empty());
     }
 
     #[test]

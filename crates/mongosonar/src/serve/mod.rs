@@ -1,8 +1,10 @@
 //! `mongosonar serve`: the history of an agent as a page, and as JSON for programs.
 
 pub mod args;
+mod disk_tests;
 mod files;
 pub mod place;
+pub mod running_link;
 pub mod stored_page;
 pub mod tls_files;
 pub mod token_file;
@@ -21,7 +23,7 @@ use sonar_store::SqliteHistory;
 pub use self::args::ServeArgs;
 use self::files::ReplayedFiles;
 use self::place::PagePlace;
-use self::stored_page::StoredPage;
+use self::stored_page::{PageSource, StoredPage};
 use crate::args::when;
 use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep};
@@ -70,7 +72,8 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     // What was replayed has ended; the history of an agent goes on.
     let shown = replayed.as_ref().map(|_| history.view().map(|view| view.extent())).transpose()?;
     drop(history);
-    let page = StoredPage::new(folder, token.clone(), place.site(tls), PageLimits::default())?;
+    let source = PageSource { folder, running: None };
+    let page = StoredPage::new(source, token.clone(), place.site(tls), PageLimits::default())?;
     eprintln!("mongosonar: serving the history in {} at {}", folder.display(), place.own_url());
     let open = open_command(&place, args.page.listen.is_some(), &store);
     eprintln!("mongosonar: `{open}` prints a link that opens it");

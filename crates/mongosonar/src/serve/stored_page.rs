@@ -14,8 +14,11 @@ use sonar_serve::{
 };
 use sonar_store::SqliteHistory;
 use sonar_view::agent::AgentStatus;
+use sonar_view::now::ListedOperations;
+use sonar_view::past::storage::DiskTests;
 
-use super::token_file;
+use super::running_link::RunningLink;
+use super::{disk_tests, token_file};
 use crate::agent::status_file;
 use crate::args::when;
 use crate::confinement::start_order::{StartStep, start_thread};
@@ -24,6 +27,14 @@ use crate::page;
 
 /// How often the token is read again: after a new one was made, sessions of the one before last no longer than that.
 const READ_TOKEN_EVERY: Duration = Duration::from_millis(500);
+
+/// What a page shows.
+pub struct PageSource<'a> {
+    /// The folder of the history.
+    pub folder: &'a Path,
+    /// Where the agent that writes it lists the operations that run; `None` for a page of no agent.
+    pub running: Option<Arc<RunningLink>>,
+}
 
 /// The page of a history in a folder.
 pub struct StoredPage {
@@ -36,10 +47,16 @@ impl StoredPage {
     ///
     /// # Errors
     /// The web app of this program cannot be served.
-    pub fn new(folder: &Path, token: AccessToken, site: PageSite, limits: PageLimits) -> Result<Self> {
+    pub fn new(
+        source: PageSource<'_>,
+        token: AccessToken,
+        site: PageSite,
+        limits: PageLimits,
+    ) -> Result<Self> {
+        let PageSource { folder, running } = source;
         let (html, policy) = page::live();
         let app = PageApp::new(&html, &policy).context("the web app cannot be served")?;
-        let history = ServedStore { folder: folder.to_owned(), name: folder.display().to_string() };
+        let history = ServedStore { folder: folder.to_owned(), name: folder.display().to_string(), running };
         let door = PageDoor { access: PageAccess::new(token, when::now()), site };
         let page = Arc::new(ServedPage::new(Box::new(history), app, door, limits));
         Ok(Self { page, folder: folder.to_owned() })
@@ -82,6 +99,7 @@ impl StoredPage {
 struct ServedStore {
     folder: PathBuf,
     name: String,
+    running: Option<Arc<RunningLink>>,
 }
 
 impl PageHistory for ServedStore {
@@ -100,5 +118,13 @@ impl PageHistory for ServedStore {
 
     fn agent(&self) -> Result<Option<AgentStatus>, String> {
         status_file::read_recent(&self.folder, self.now()).map_err(|error| exit::message(&error))
+    }
+
+    fn running(&self) -> ListedOperations {
+        self.running.as_ref().map_or(ListedOperations::NoAgent, |link| link.look())
+    }
+
+    fn disk_tests(&self) -> DiskTests {
+        disk_tests::read(&self.folder)
     }
 }

@@ -12,7 +12,7 @@ use sonar_core::operation::ErrorCodes;
 use sonar_core::operation::WaitingOperation;
 use sonar_core::{
     Application, Class, Coverage, Endpoint, InFlightOperations, Operation, Outcome, Plaintext, Role,
-    ShapeInfo, Timestamp, TlsSuite,
+    RunningOperation, RunningOperations, ShapeInfo, Timestamp, TlsSuite,
 };
 
 use super::connection::Connection;
@@ -39,7 +39,7 @@ pub trait EndedSink {
     fn take(&mut self, parties: OperationParties<'_>, ended: &mut Vec<EndedOperation>);
 }
 
-/// A request that waits for its reply, as a count of operations in flight needs it.
+/// A request that waits for its reply, as counts and lists of operations in flight need it.
 pub struct WaitingRequest {
     server: Endpoint,
     client: Endpoint,
@@ -49,6 +49,7 @@ pub struct WaitingRequest {
     kind: CommandKind,
     cursor: Option<i64>,
     shape: Arc<ShapeInfo>,
+    app: Arc<Application>,
     start: Timestamp,
 }
 
@@ -70,6 +71,7 @@ impl WaitingRequest {
                 kind: request.kind,
                 cursor: request.cursor,
                 shape: request.shape.clone(),
+                app: conn.client.app.clone(),
                 start: request.start,
             }
         })
@@ -240,19 +242,39 @@ impl Emitter {
         now: Timestamp,
     ) -> Vec<InFlightOperations> {
         let each = waiting.map(|request| {
-            let WaitingRequest { server, client, request_id, role, kind, start, .. } = request;
-            let used = cursor_used(kind, request.cursor);
-            let origin = used.and_then(|(_, id)| self.shared.cursor(server, id));
-            let (shape, class) = match origin {
-                Some(origin) => (origin.shape, class_of_use(kind, request.class, origin.waits)),
-                None => (request.shape, request.class),
-            };
+            let (shape, class) = self.identified(&request);
+            let WaitingRequest { server, client, request_id, role, start, .. } = request;
             let oldest_ns = now.since(start);
             let oldest = vec![WaitingOperation { client, request_id, age_ns: oldest_ns, now: None }];
             let one = InFlightOperations { server, role, class, shape, count: 1, oldest_ns, oldest };
             ((server, role, class, one.shape.id), one)
         });
         merged(each, InFlightOperations::add)
+    }
+
+    /// The oldest operations in flight, at most `most`, one by one.
+    pub fn running(&self, waiting: impl Iterator<Item = WaitingRequest>, most: usize) -> RunningOperations {
+        let mut found = RunningOperations::default();
+        for request in waiting {
+            let (shape, class) = self.identified(&request);
+            let used = cursor_used(request.kind, request.cursor);
+            let command = used.map_or_else(|| shape.command.clone(), |(command, _)| command.into());
+            let WaitingRequest { server, client, request_id, role, app, start, .. } = request;
+            let one =
+                RunningOperation { server, client, request_id, role, class, command, shape, app, start };
+            found.add(one, most);
+        }
+        found.limit(most);
+        found
+    }
+
+    /// Shape and class of a request that waits: where it uses a cursor, those of the command that opened it.
+    fn identified(&self, request: &WaitingRequest) -> (Arc<ShapeInfo>, Class) {
+        let used = cursor_used(request.kind, request.cursor);
+        match used.and_then(|(_, id)| self.shared.cursor(request.server, id)) {
+            Some(origin) => (origin.shape, class_of_use(request.kind, request.class, origin.waits)),
+            None => (request.shape.clone(), request.class),
+        }
     }
 }
 

@@ -38,7 +38,9 @@ mod unpacking;
 use std::sync::Arc;
 
 use sonar_core::coverage::InProgress;
-use sonar_core::{Coverage, Endpoint, InFlightOperations, Packet, Plaintext, PlaintextEvent, Timestamp};
+use sonar_core::{
+    Coverage, Endpoint, InFlightOperations, Packet, Plaintext, PlaintextEvent, RunningOperations, Timestamp,
+};
 
 pub use self::by_flow::{FlowBatch, FlowMerger, FlowSplitter, FlowWorker, FlowWorkers};
 use self::connection::Connection;
@@ -234,6 +236,11 @@ impl Decoder {
         self.emitter.in_flight(waiting, now)
     }
 
+    /// The oldest operations in flight, at most `most`, one by one.
+    pub fn running(&self, most: usize) -> RunningOperations {
+        self.emitter.running(self.flows.iter().flat_map(|(_, conn)| WaitingRequest::all_of(conn)), most)
+    }
+
     /// Connections that are followed.
     pub fn connections(&self) -> usize {
         self.flows.len()
@@ -289,6 +296,20 @@ mod tests {
             found.iter().map(|of| (of.shape.collection.to_string(), of.count, of.oldest_ns)).collect();
         let expected: Vec<_> = (0..5_u64).map(|n| (format!("c{n}"), 6, 97_000 - 1_000 * n)).collect();
         assert_eq!(found, expected);
+        // The same one by one: ten on each connection, the first of which came after three microseconds.
+        let running = decoder.running(4);
+        let found: Vec<_> = running
+            .operations
+            .iter()
+            .map(|one| (one.client.port, one.request_id, &*one.command, one.start.since(start)))
+            .collect();
+        let first = |port, id, ns| (port, id, "find", ns);
+        let [first_three @ .., fourth] = &found[..] else { panic!("{found:?}") };
+        assert!(first_three.iter().all(|one| (one.1, one.3) == (0, 3_000)), "{found:?}");
+        assert_eq!((fourth.1, fourth.2, fourth.3), (1, "find", 4_000));
+        assert_eq!((running.left_out, running.waiting), (26, 0));
+        assert!(found.contains(&first(40_000, 0, 3_000)), "{found:?}");
+        assert!(decoder.running(100).operations.iter().all(|one| &*one.shape.database == "shop"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use sonar_serve::PageLimits;
 use sonar_view::agent::AgentStatus;
 use sonar_view::kit::Zone;
 use sonar_view::kit::json::line;
+use sonar_view::now::ListedOperations;
 use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
 use sonar_view::past::{HistoryView, PastIncident, timeline};
 use sonar_view::queries::Selection;
@@ -85,6 +86,28 @@ fn the_status_says_what_is_stored_and_what_the_agent_does() {
 }
 
 #[test]
+fn what_runs_now_is_as_the_agent_listed_it() {
+    let page = TestPage::new(TestHistory::running(), PageLimits::default());
+    let now = page.read("/api/v1/now").json();
+    assert_eq!((&now["kind"], &now["problem"]), (&"now".into(), &serde_json::Value::Null));
+    let one = &now["listed"]["operations"][0];
+    assert_eq!((&one["command"], &one["namespace"]), (&"find".into(), &"shop.orders".into()));
+    assert_eq!((one["running_ns"].as_u64(), &one["app"]), (Some(10_000_000_000), &"api".into()));
+    let lacks: Vec<_> = now["sources"].as_array().unwrap().iter().map(|one| one["lacks"].is_null()).collect();
+    assert_eq!(lacks, [true, false, false], "only queries works");
+    // An agent that has not answered yet; a history without an agent.
+    let answer = |listed| {
+        let page = TestPage::new(TestHistory { listed, ..TestHistory::running() }, PageLimits::default());
+        page.read("/api/v1/now").json()
+    };
+    let not_yet = answer(ListedOperations::NotYet);
+    assert!(not_yet["listed"].is_null() && not_yet["problem"].is_null());
+    assert_eq!(not_yet["sources"].as_array().map(Vec::len), Some(3));
+    let without = TestPage::of_an_hour().read("/api/v1/now").json();
+    assert!(without["problem"].as_str().unwrap().contains("running agent"), "{without}");
+}
+
+#[test]
 fn a_shape_has_its_latencies_over_time() {
     let page = TestPage::of_an_hour();
     let queries = page.read("/api/v1/queries").json();
@@ -124,10 +147,11 @@ fn a_shape_has_its_latencies_over_time() {
 }
 
 #[test]
-fn waits_series_and_events_have_the_span_and_take_their_filters() {
+fn waits_storage_series_and_events_have_the_span_and_take_their_filters() {
     let page = TestPage::of_an_hour();
     for (path, kind, list) in [
         ("waits", "waits", "lanes"),
+        ("storage", "storage", "devices"),
         ("series?subject=machine&filter=processor&limit=5", "all_series", "series"),
         ("events?kind=index_build_end&filter=orders&limit=5", "events", "events"),
     ] {
@@ -136,6 +160,23 @@ fn waits_series_and_events_have_the_span_and_take_their_filters() {
         assert_eq!(document["about"]["end_ns"].as_u64(), Some(at(3_600).unix_ns()), "{kind}");
         assert!(document[list].is_array(), "{kind}");
     }
+}
+
+#[test]
+fn storage_has_the_disks_with_their_tests_and_the_files() {
+    let history = TestHistory::storing();
+    let page = TestPage::new(history, PageLimits::default());
+    let storage = page.read("/api/v1/storage?from=-20s").json();
+    let disk = &storage["devices"][0];
+    assert_eq!((&disk["name"], &disk["figures"]["disk.busy_percent"]["mean"]), (&"vda".into(), &30.0.into()));
+    assert_eq!((&disk["test"]["file"], &storage["notes"][0]), (&"disk-bench.json".into(), &"broken".into()));
+    let file = &storage["files"][0];
+    assert_eq!((&file["name"], &file["role"]), (&"/data/index-1-2.wt".into(), &"index".into()));
+    assert_eq!((&file["usage"]["reads_per_second"], &file["server"]), (&7.0.into(), &27_017.into()));
+    let lane = &storage["roles"][0];
+    assert_eq!((&lane["role"], lane["values"].as_array().map(Vec::len)), (&"index".into(), Some(2)));
+    let without = page.read("/api/v1/storage?from=-20s&port=27017").json();
+    assert_eq!(without["devices"][0]["name"], "vda", "the machine is of all servers");
 }
 
 #[test]
@@ -184,6 +225,7 @@ fn a_wrong_parameter_is_named() {
         ("what-changed?at=-5m&from=-10m", "from"),
         ("what-changed?at=-5m&precision=61", "precision"),
         ("status?from=-1h", "from"),
+        ("now?limit=5", "limit"),
     ] {
         let answer = page.read(&format!("/api/v1/{query}"));
         let problem = answer.json();

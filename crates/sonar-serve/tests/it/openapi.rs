@@ -7,8 +7,9 @@ use std::path::Path;
 use axum::body::Body;
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
+use sonar_serve::PageLimits;
 
-use crate::support::{TestPage, get};
+use crate::support::{TestHistory, TestPage, get};
 
 /// Reads the types of TypeScript that `ts-rs` writes, as schemas of JSON.
 struct TypeReader<'a> {
@@ -174,14 +175,16 @@ fn references(schema: &Value, found: &mut Vec<String>) {
 }
 
 /// The types of documents that the API has, with all that they are made of.
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 11] = [
     "PageStatus",
+    "NowReport",
     "QueriesDocument",
     "ShapeHistory",
     "TimelineReport",
     "ChangesReport",
     "IncidentReport",
     "WaitsReport",
+    "StorageReport",
     "AllSeriesReport",
     "EventsReport",
 ];
@@ -264,7 +267,7 @@ fn wrong(value: &Value, schema: &Value, schemas: &Value) -> Option<String> {
 
 #[test]
 fn answers_are_what_the_description_says() {
-    let page = TestPage::of_an_hour();
+    let page = TestPage::new(TestHistory::running(), PageLimits::default());
     // Nobody needs a token to read it.
     let description = page.ask(get("/api/v1/openapi.json").body(Body::empty()).unwrap());
     assert_eq!(description.status, StatusCode::OK);
@@ -273,7 +276,7 @@ fn answers_are_what_the_description_says() {
     let queries = page.read("/api/v1/queries").json();
     let id = queries["rows"][0]["shape_id"].as_str().unwrap().to_owned();
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 10);
+    assert_eq!(paths.len(), 12);
     for (path, described) in paths {
         let operation = &described["get"];
         let answer =

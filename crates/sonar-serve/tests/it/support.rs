@@ -10,14 +10,17 @@ use axum::body::{Body, to_bytes};
 use axum::http::header::{AUTHORIZATION, CONTENT_ENCODING, HOST};
 use axum::http::request::Builder;
 use axum::http::{HeaderMap, HeaderName, Request, StatusCode};
-use sonar_core::history::{CollectorKind, HistoryReader, HistoryWindow, Resolution};
+use sonar_core::history::{CollectorKind, HistoryReader, HistoryWindow, Resolution, metrics};
 use sonar_core::testing::MemoryHistory;
-use sonar_core::{Operation, Timestamp};
+use sonar_core::{Endpoint, Operation, RunningOperation, RunningOperations, Timestamp};
 use sonar_serve::{
     AccessToken, AllowedHosts, PageAccess, PageApp, PageDoor, PageHistory, PageLimits, PagePath, PageProblem,
     PageRefusal, PageSite, ServedPage, router, serve,
 };
-use sonar_view::agent::AgentStatus;
+use sonar_view::agent::{AgentStatus, CollectorState, CollectorStatus};
+use sonar_view::disk::BenchReport;
+use sonar_view::now::{ListedOperations, MAX_OPERATIONS, NowListing};
+use sonar_view::past::storage::{DiskTests, KeptDiskTest};
 use tower::ServiceExt;
 
 use crate::synthetic::{app, operation, shape};
@@ -36,6 +39,8 @@ pub fn at(second: u64) -> Timestamp {
 pub struct TestHistory {
     pub stored: Arc<MemoryHistory>,
     pub agent: Option<AgentStatus>,
+    pub disk_tests: DiskTests,
+    pub listed: ListedOperations,
     /// How often it was opened.
     pub opened: Arc<AtomicUsize>,
 }
@@ -48,6 +53,54 @@ impl TestHistory {
             .map(|second| window(second, if second < 1_800 { 3 } else { 40 }));
         let stored = MemoryHistory { windows: windows.collect(), ..MemoryHistory::default() };
         Self { stored: Arc::new(stored), ..Self::default() }
+    }
+
+    /// The same with an agent, which has listed an operation that runs.
+    pub fn running() -> Self {
+        let (shape, app) = (shape(1, "find", "shop.orders", "{}", "{}"), app("api", "rust", "3"));
+        let ended = operation(&shape, &app, at(3_590));
+        let one = RunningOperation {
+            server: ended.server,
+            client: ended.client,
+            request_id: 7,
+            role: ended.role,
+            class: ended.class,
+            command: "find".into(),
+            shape: shape.clone(),
+            app: app.clone(),
+            start: at(3_590),
+        };
+        let mut wire = RunningOperations::default();
+        wire.add(one, MAX_OPERATIONS);
+        let listing = NowListing { at: at(3_600), wire: Some(wire), ..NowListing::default() };
+        let listed = ListedOperations::Listed(Arc::new(listing.snapshot(&|server| server)));
+        let queries = CollectorStatus {
+            state: CollectorState::Working,
+            ..CollectorStatus::new(CollectorKind::Queries)
+        };
+        let agent = Some(AgentStatus { collectors: vec![queries], ..AgentStatus::default() });
+        Self { agent, listed, ..Self::hour() }
+    }
+
+    /// The same, whose last windows have a disk that was tested, and a file.
+    pub fn storing() -> Self {
+        let mut windows: Vec<HistoryWindow> =
+            (0..3_600).step_by(WIDTH_S as usize).map(|second| window(second, 3)).collect();
+        for window in windows.iter_mut().rev().take(2) {
+            let (time, server) = (window.window.start, Endpoint::v4([0; 4], 27_017));
+            window.observe(CollectorKind::Machine, WIDTH_S * 1_000 * MS);
+            window.observe(CollectorKind::Files, WIDTH_S * 1_000 * MS);
+            window.sample(&metrics::DISK_BUSY.key(Endpoint::default(), "vda"), time, 30.0, 10.0);
+            let file = "/data/index-1-2.wt";
+            window.sample(&metrics::FILE_READS.key(server, file), time, 7.0, 10.0);
+            window.sample(&metrics::FILE_READ_TIME.key(server, file), time, 1.0, 70.0);
+        }
+        let stored = MemoryHistory { windows, ..MemoryHistory::default() };
+        let bytes = include_bytes!("../../../../fixtures/disk-bench.json");
+        let run = BenchReport::read(bytes).unwrap();
+        let kept = vec![KeptDiskTest { file: "disk-bench.json".to_owned(), run }];
+        let disk_tests = DiskTests { kept, problems: vec!["broken".to_owned()] };
+        Self { stored: Arc::new(stored), disk_tests, ..Self::default() }
     }
 }
 
@@ -79,6 +132,14 @@ impl PageHistory for TestHistory {
 
     fn agent(&self) -> Result<Option<AgentStatus>, String> {
         Ok(self.agent.clone())
+    }
+
+    fn running(&self) -> ListedOperations {
+        self.listed.clone()
+    }
+
+    fn disk_tests(&self) -> DiskTests {
+        self.disk_tests.clone()
     }
 }
 

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::ops::RangeInclusive;
 
 use serde::Serialize;
-use sonar_core::history::{
-    HistoryWindow, SeriesKey, SeriesMetric, SeriesSubject, SeriesValue, Span, metrics,
-};
+use sonar_core::history::{HistoryWindow, SeriesKey, SeriesMetric, SeriesSubject, Span, metrics};
 use ts_rs::TS;
 
+use super::series_sum::SeriesSum;
 use super::{HistoryView, PastError};
 use crate::changes::GapJson;
 use crate::kit::{About, Zone, ZoneObject, server_address};
@@ -123,7 +121,7 @@ pub fn report(
         zone: ZoneObject::new(zone, [span.from, span.to]),
         subjects,
         left_out: left_out.len(),
-        series: series.into_iter().map(|(key, sum)| sum.into_json(&key)).collect(),
+        series: series.iter().map(|(key, sum)| StoredSeriesJson::new(key, sum)).collect(),
         gaps: history.gaps(span)?.iter().map(GapJson::from).collect(),
     })
 }
@@ -140,11 +138,6 @@ struct SeriesSums<'a> {
     left_out: HashSet<u64>,
     /// Whether a series is wanted, by its hash, as far as it was looked at.
     is_wanted: HashMap<u64, bool>,
-}
-
-struct SeriesSum {
-    whole: SeriesValue,
-    parts: Vec<SeriesValue>,
 }
 
 impl<'a> SeriesSums<'a> {
@@ -192,23 +185,17 @@ impl<'a> SeriesSums<'a> {
                 }
                 continue;
             }
-            let parts = vec![SeriesValue::default(); self.axis.parts];
-            let mut sum = SeriesSum { whole: SeriesValue::default(), parts };
+            let mut sum = SeriesSum::new(self.axis.parts);
             sum.add(value, places.clone());
             self.series.insert(key.clone(), sum);
         }
     }
 }
 
-impl SeriesSum {
-    fn add(&mut self, value: &SeriesValue, places: RangeInclusive<usize>) {
-        self.whole.merge(value);
-        places.for_each(|at| self.parts[at].merge(value));
-    }
-
-    fn into_json(self, key: &SeriesKey) -> StoredSeriesJson {
+impl StoredSeriesJson {
+    fn new(key: &SeriesKey, sum: &SeriesSum) -> Self {
         let metric: Option<SeriesMetric> = metrics::find(&key.metric);
-        StoredSeriesJson {
+        Self {
             subject: key.subject.name(),
             metric: key.metric.to_string(),
             meaning: metric.map_or("", |metric| metric.meaning),
@@ -216,10 +203,10 @@ impl SeriesSum {
             name: key.name.to_string(),
             server: (key.server.port != 0).then_some(key.server.port),
             address: server_address(key.server),
-            mean: self.whole.mean(),
-            min: self.whole.min,
-            max: self.whole.max,
-            values: self.parts.iter().map(SeriesValue::mean).collect(),
+            mean: sum.whole.mean(),
+            min: sum.whole.min,
+            max: sum.whole.max,
+            values: sum.means(),
         }
     }
 }

@@ -13,6 +13,7 @@
 //! | every series over time | [`all_series`] |
 //! | what happened | [`events`] |
 //! | where the time of operations went, over time | [`waits`] |
+//! | files, disks and space, over time | [`storage`] |
 //!
 //! Each answer is made of a [`HistoryView`], which reads through
 //! [`HistoryReader`](sonar_core::HistoryReader): the store, or one in memory. Times are points in time: who asks has read
@@ -20,6 +21,7 @@
 
 pub mod all_series;
 pub mod baseline;
+mod bounded_sums;
 pub mod compare;
 mod compared_time;
 mod digest;
@@ -29,8 +31,10 @@ mod history_view;
 mod incident;
 pub mod queries;
 pub mod series;
+mod series_sum;
 pub mod shape;
 mod steps;
+pub mod storage;
 pub mod timeline;
 pub mod waits;
 pub mod what_changed;

@@ -11,6 +11,7 @@ use sonar_core::time_split::{FileTotal, OTHER, RowBlocker, RowSplit, TimePart, W
 use sonar_core::{Endpoint, Role, ShapeId, ShapeInfo};
 use ts_rs::TS;
 
+use super::bounded_sums::{BoundedSum, BoundedSums};
 use super::{HistoryView, PastError};
 use crate::changes::GapJson;
 use crate::kit::{About, Zone, ZoneObject};
@@ -23,8 +24,6 @@ const SCHEMA: u32 = 1;
 const PARTS: usize = 240;
 /// The most classes of waits, blockers and files that are shown by name; all others are added up.
 const MAX_SHOWN: usize = 12;
-/// The most of them that have a sum of their own while windows are added up.
-const MAX_SUMS: usize = 1_000;
 
 /// Where the time of operations went over time, as far as the threads of servers were traced.
 #[derive(Clone, Debug, Serialize, TS)]
@@ -139,12 +138,6 @@ struct WaitSums {
     files: BoundedSums<Arc<str>, FileTotal>,
 }
 
-/// What is added up of a class, a blocker or a file.
-trait WaitSum: Default {
-    fn join(&mut self, other: Self);
-    fn wait_ns(&self) -> u64;
-}
-
 /// Waits, or the time in a part, in all and in each part of the axis.
 #[derive(Default)]
 struct LaneSum {
@@ -170,13 +163,13 @@ impl LaneSum {
     }
 }
 
-impl WaitSum for LaneSum {
+impl BoundedSum for LaneSum {
     fn join(&mut self, other: Self) {
         self.total.add(other.total);
         other.by_place.into_iter().for_each(|(at, ns)| *self.by_place.entry(at).or_default() += ns);
     }
 
-    fn wait_ns(&self) -> u64 {
+    fn size(&self) -> u64 {
         self.total.wait_ns
     }
 }
@@ -189,46 +182,23 @@ struct BlockerSum {
     waits: WaitTotal,
 }
 
-impl WaitSum for BlockerSum {
+impl BoundedSum for BlockerSum {
     fn join(&mut self, other: Self) {
         self.waits.add(other.waits);
     }
 
-    fn wait_ns(&self) -> u64 {
+    fn size(&self) -> u64 {
         self.waits.wait_ns
     }
 }
 
-impl WaitSum for FileTotal {
+impl BoundedSum for FileTotal {
     fn join(&mut self, other: Self) {
         self.add(other);
     }
 
-    fn wait_ns(&self) -> u64 {
+    fn size(&self) -> u64 {
         self.wait_ns
-    }
-}
-
-/// Sums by key, of at most [`MAX_SUMS`] keys; `None` is all others.
-struct BoundedSums<K, S>(BTreeMap<Option<K>, S>);
-
-impl<K: Ord, S: WaitSum> BoundedSums<K, S> {
-    /// The sum of a key, or that of all others where there is no room.
-    fn of(&mut self, key: Option<K>) -> &mut S {
-        let has_room = self.0.len() < MAX_SUMS || self.0.contains_key(&key);
-        self.0.entry(key.filter(|_| has_room)).or_default()
-    }
-
-    /// The [`MAX_SHOWN`] keys with the longest waits, the longest first, and all others.
-    fn longest(mut self) -> Vec<(Option<K>, S)> {
-        let mut others = self.0.remove(&None);
-        let mut all: Vec<_> = self.0.into_iter().collect();
-        all.sort_by_key(|(_, sum)| Reverse(sum.wait_ns()));
-        for (_, sum) in all.drain(all.len().min(MAX_SHOWN)..) {
-            others.get_or_insert_default().join(sum);
-        }
-        all.extend(others.map(|sum| (None, sum)));
-        all
     }
 }
 
@@ -238,11 +208,11 @@ impl WaitSums {
             axis,
             observed_ns: vec![0; axis.parts],
             parts: BTreeMap::new(),
-            classes: BoundedSums(BTreeMap::new()),
+            classes: BoundedSums::default(),
             operations: 0,
             processors: None,
-            blockers: BoundedSums(BTreeMap::new()),
-            files: BoundedSums(BTreeMap::new()),
+            blockers: BoundedSums::default(),
+            files: BoundedSums::default(),
         }
     }
 
@@ -288,12 +258,12 @@ impl WaitSums {
             .map(|(part, lane)| PartLaneJson {
                 part: *part,
                 words: part.words(),
-                ns: lane.wait_ns(),
+                ns: lane.total.wait_ns,
                 values: lane.means(&observed_ns),
             })
             .collect();
         lanes.sort_by_key(|lane| Reverse(lane.ns));
-        let classes = self.classes.longest().into_iter().map(|(key, lane)| {
+        let classes = self.classes.largest(MAX_SHOWN).into_iter().map(|(key, lane)| {
             let (part, class) = key.unzip();
             ClassLaneJson {
                 part: part.map(ShownPart::Measured),
@@ -303,8 +273,9 @@ impl WaitSums {
                 values: lane.means(&observed_ns),
             }
         });
-        let blockers = self.blockers.longest().into_iter().map(|(id, sum)| WaitBlockerJson::new(id, &sum));
-        let files = self.files.longest().into_iter().map(|(name, total)| WaitFileJson {
+        let blockers =
+            self.blockers.largest(MAX_SHOWN).into_iter().map(|(id, sum)| WaitBlockerJson::new(id, &sum));
+        let files = self.files.largest(MAX_SHOWN).into_iter().map(|(name, total)| WaitFileJson {
             name: name.map(|name| name.to_string()),
             reads: total.reads,
             bytes: total.bytes,
@@ -337,31 +308,5 @@ impl WaitBlockerJson {
             waits: waits.waits,
             wait_ns: waits.wait_ns,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file(wait_ns: u64) -> FileTotal {
-        FileTotal { reads: 1, bytes: 10, wait_ns }
-    }
-
-    #[test]
-    fn what_is_not_shown_by_name_is_added_up_and_nothing_is_lost() {
-        let mut sums = BoundedSums::<u64, FileTotal>(BTreeMap::new());
-        assert!(BoundedSums::<u64, FileTotal>(BTreeMap::new()).longest().is_empty());
-        // The last ones, which have no sum of their own, waited longest.
-        let all = 3 * MAX_SUMS as u64;
-        (0..all).for_each(|number| sums.of(Some(number)).add(file(number)));
-        sums.of(Some(7)).add(file(all));
-        assert_eq!(sums.0.len(), MAX_SUMS + 1);
-        let longest = sums.longest();
-        assert_eq!(longest.len(), MAX_SHOWN + 1);
-        assert_eq!(longest[0].0, Some(7));
-        assert_eq!(longest[MAX_SHOWN].0, None);
-        let reads: u64 = longest.iter().map(|(_, total)| total.reads).sum();
-        assert_eq!(reads, all + 1);
     }
 }

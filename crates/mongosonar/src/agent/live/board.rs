@@ -10,6 +10,7 @@ use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::capabilities::grant_line;
 use sonar_view::agent::{CollectorState, CollectorStatus};
 
+use super::now::board::RunningBoard;
 use crate::agent::memory::HeldMemory;
 use crate::agent::servers::local;
 use crate::confinement::helper_channel::HELPER_ENDED;
@@ -215,6 +216,8 @@ pub struct CollectorBoard {
     entries: Mutex<Vec<CollectorEntry>>,
     /// What holds memory, as far as threads have said.
     pub held: HeldMemory,
+    /// Operations that run, as long as somebody looks.
+    pub running: RunningBoard,
 }
 
 impl CollectorBoard {
@@ -222,7 +225,7 @@ impl CollectorBoard {
     pub fn new(is_wanted: impl Fn(CollectorKind) -> bool) -> Self {
         let entry = |collector| CollectorEntry::new(collector, is_wanted(collector));
         let entries = Mutex::new(CollectorKind::ALL.into_iter().map(entry).collect());
-        Self { entries, held: HeldMemory::default() }
+        Self { entries, held: HeldMemory::default(), running: RunningBoard::default() }
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<CollectorEntry>> {

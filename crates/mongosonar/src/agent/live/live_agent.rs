@@ -10,6 +10,7 @@ use sonar_core::observation::WindowPart;
 use sonar_sys::resource::ResourceUsage;
 use sonar_sys::{Host, helper};
 use sonar_view::agent::{AgentStatus, AgentSummary, CollectorState, HeldBytes};
+use sonar_view::now::{MAX_OPERATIONS, NowListing};
 
 use super::announcement;
 use super::board::{CollectorBoard, CollectorProblem};
@@ -17,6 +18,7 @@ use super::collector_helpers::CollectorHelpers;
 use super::helpers::HelperWatch;
 use super::known_servers::ServerKeeper;
 use super::network::NetworkWatch;
+use super::now::round::RunningRound;
 use super::opened::OpenedAgent;
 use super::opener::NetworkState;
 use super::page::AgentPage;
@@ -52,6 +54,8 @@ pub struct LiveAgent<'a> {
     network: NetworkWatch,
     helpers: HelperWatch,
     page: AgentPage,
+    /// The operations that somebody looks at.
+    running: RunningRound,
     status: StatusWriter,
     manager: Arc<ServiceManager>,
     /// Why only a new start helps, as soon as that is so.
@@ -82,6 +86,7 @@ impl<'a> LiveAgent<'a> {
             network: NetworkWatch::default(),
             helpers: HelperWatch::default(),
             page: opened.page,
+            running: RunningRound::default(),
             status: StatusWriter::new(plan.folder, opened.begun.time),
             manager: opened.manager,
             restart_reason: None,
@@ -184,6 +189,7 @@ impl<'a> LiveAgent<'a> {
     /// Takes windows that have come, and waits at most so long for one; then does what is due.
     fn step(&mut self, wait: Duration) {
         self.take(wait);
+        self.list_running();
         self.follow_helpers();
         self.follow_servers();
         if self.network.is_due(self.queries.as_ref(), &*self.record.clock) {
@@ -246,6 +252,29 @@ impl<'a> LiveAgent<'a> {
     fn add(&mut self, mut part: WindowPart) {
         self.servers.see(&mut part, self.record.clock.time());
         self.record.add(part);
+    }
+
+    /// Begins a list of the operations that run if the page asks for one, and hands over the one that is complete. It never
+    /// waits.
+    fn list_running(&mut self) {
+        let (now, board) = (self.record.clock.instant(), &self.record.board.running);
+        if self.page.asks_for_running() {
+            board.want(now);
+            let queries = self.queries.as_ref();
+            self.running.begin(now, || queries?.ask_running(MAX_OPERATIONS));
+        }
+        if let Some(wire) = self.running.end(now) {
+            let listing = NowListing {
+                at: self.record.clock.time(),
+                wire: wire.0,
+                threads: board.threads(now),
+                servers: board.servers(now),
+            };
+            let servers = self.servers.local();
+            self.page.send_running(listing.snapshot(&|server| servers.name(server)));
+        }
+        self.page.flush_running();
+        board.forget_unwanted(now);
     }
 
     /// Reports which helper processes do nothing, and which work again.
@@ -422,6 +451,7 @@ impl<'a> LiveAgent<'a> {
             ends += queries.ends_memory();
         }
         held.set(Holder::ClientEnds, ends);
+        held.set(Holder::Running, self.record.board.running.memory() + self.page.running_memory());
         stating::holders(held).into_iter().chain(parts).collect()
     }
 

@@ -27,6 +27,7 @@ mod machine;
 mod names;
 mod network;
 mod notices;
+mod now;
 mod opened;
 mod opener;
 mod options;

@@ -15,14 +15,17 @@ use sonar_sys::helper::{Helper, InheritedDescriptors};
 use sonar_sys::privileges::{Duty, limit_files};
 use sonar_sys::trust;
 use sonar_view::agent::ServedPageStatus;
+use sonar_view::now::NowSnapshot;
 
+use super::now::channel::RunningChannel;
 use super::plan::LivePlan;
 use crate::confinement::helper_capabilities::READING;
 use crate::confinement::privileges::{HelperTask, PAGE_HELPER_BYTES};
 use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit;
 use crate::serve::place::PagePlace;
-use crate::serve::stored_page::StoredPage;
+use crate::serve::running_link::RunningLink;
+use crate::serve::stored_page::{PageSource, StoredPage};
 use crate::serve::tls_files::{TlsFiles, TlsPaths};
 use crate::serve::token_file;
 
@@ -58,6 +61,7 @@ pub enum AgentPage {
 pub struct PageHelper {
     place: PagePlace,
     socket: UnixStream,
+    running: RunningChannel,
     refused: RefusedRequests,
     /// Why it serves nothing, if that is so.
     problem: Option<String>,
@@ -105,6 +109,40 @@ impl AgentPage {
         }
     }
 
+    /// Whether it has asked which operations run since this was last called.
+    pub fn asks_for_running(&mut self) -> bool {
+        self.running_channel().is_some_and(RunningChannel::is_asked)
+    }
+
+    /// Hands over which operations run.
+    pub fn send_running(&mut self, snapshot: NowSnapshot) {
+        if let Some(channel) = self.running_channel() {
+            channel.send(snapshot);
+        }
+    }
+
+    /// Sends on what the socket had no room for.
+    pub fn flush_running(&mut self) {
+        if let Some(channel) = self.running_channel() {
+            channel.flush();
+        }
+    }
+
+    /// The bytes of a list that is being sent.
+    pub fn running_memory(&self) -> usize {
+        match self {
+            Self::Served(helper) => helper.running.memory(),
+            Self::Off | Self::NotServed { .. } => 0,
+        }
+    }
+
+    fn running_channel(&mut self) -> Option<&mut RunningChannel> {
+        match self {
+            Self::Served(helper) => Some(&mut helper.running),
+            Self::Off | Self::NotServed { .. } => None,
+        }
+    }
+
     /// What the status says of it; `None` if it is off.
     pub fn status(&mut self) -> Option<ServedPageStatus> {
         match self {
@@ -136,18 +174,21 @@ impl PageHelper {
             keep: if trust::is_root() { READING } else { &[] },
             duty: Duty::Serving,
         };
+        let (ours, running) = UnixStream::pair().context("cannot serve")?;
         let serve = |agent: UnixStream| {
             let tls = files.as_ref().map(TlsFiles::read).transpose();
             send_problem(&agent, tls.as_ref().err())?;
             // The agent says why not.
             let Ok(tls) = tls else { return Ok(()) };
-            let served = serve(agent, listener.try_clone()?, folder, place.site(tls));
+            let sockets =
+                HelperSockets { agent, listener: listener.try_clone()?, running: running.try_clone()? };
+            let served = serve(sockets, folder, place.site(tls));
             served.map_err(|error| {
                 eprintln!("mongosonar: the page is not served any more: {}", exit::message(&error));
                 io::Error::other(error)
             })
         };
-        let mut kept = vec![listener.as_fd()];
+        let mut kept = vec![listener.as_fd(), running.as_fd()];
         kept.extend(files.iter().flat_map(TlsFiles::descriptors));
         let helper = task.start_with(&InheritedDescriptors::These(&kept), serve);
         let helper = helper.ok_or_else(|| anyhow!("its process cannot be started"))?;
@@ -155,7 +196,9 @@ impl PageHelper {
         if let Some(problem) = receive_problem(&socket).context("its process does not answer")? {
             bail!(problem);
         }
-        Ok(Self { place, socket, refused: RefusedRequests::default(), problem: None, _helper: helper })
+        let running = RunningChannel::new(ours).context("cannot serve")?;
+        let refused = RefusedRequests::default();
+        Ok(Self { place, socket, running, refused, problem: None, _helper: helper })
     }
 
     /// Lets it serve the store in this folder.
@@ -223,8 +266,18 @@ impl RefusedRequests {
     }
 }
 
+/// What the helper works with.
+struct HelperSockets {
+    /// To the agent: it says when to begin, and hears what was refused.
+    agent: UnixStream,
+    listener: TcpListener,
+    /// To the agent, which is asked there for the operations that run.
+    running: UnixStream,
+}
+
 /// In the helper: serves the history in `folder` once it is there. The process ends when the agent does.
-fn serve(agent: UnixStream, listener: TcpListener, folder: &Path, site: PageSite) -> Result<()> {
+fn serve(sockets: HelperSockets, folder: &Path, site: PageSite) -> Result<()> {
+    let HelperSockets { agent, listener, running } = sockets;
     let mut agent_end = agent.try_clone()?;
     if agent_end.read_exact(&mut [0]).is_err() {
         // The agent could not begin, and says why.
@@ -236,7 +289,8 @@ fn serve(agent: UnixStream, listener: TcpListener, folder: &Path, site: PageSite
         _ => {}
     }
     let token = token_file::read(folder)?.context("the token of the page has gone")?;
-    let page = StoredPage::new(folder, token, site, PageLimits::default())?;
+    let source = PageSource { folder, running: Some(RunningLink::start(running)?) };
+    let page = StoredPage::new(source, token, site, PageLimits::default())?;
     start_thread(StartStep::Thread, "page-end", move || {
         // Nothing more is ever sent.
         let _ = agent_end.read(&mut [0]);

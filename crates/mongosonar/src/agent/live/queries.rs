@@ -23,6 +23,7 @@ use crate::capture::applications::{self, Lookup};
 use crate::capture::changes::{CaptureChange, ChangeSenders};
 use crate::capture::notice::Notice;
 use crate::capture::ports::CapturedPorts;
+use crate::capture::running::{RunningAnswers, RunningQuestion};
 use crate::capture::threads::{CaptureTask, LiveCapture, RETIRE, RunningCapture};
 use crate::capture::tls::{AttachedCapture, TlsAttacher, TlsCapture};
 use crate::capture::{Joiner, OperationListener};
@@ -306,6 +307,14 @@ impl QueriesCollector {
             self.told = Arc::downgrade(&clients);
             self.send(|| CaptureChange::ClientsEnded(clients.clone()));
         }
+    }
+
+    /// Asks the capture threads for the oldest `most` operations that run; `None` while no capture does.
+    pub fn ask_running(&self, most: usize) -> Option<RunningAnswers> {
+        let threads = self.running.as_ref()?.capture.threads();
+        let (question, answers) = RunningQuestion::new(threads, most);
+        self.send(|| CaptureChange::Running(question.clone()));
+        Some(answers)
     }
 
     /// The bytes of ended connections that capture threads have not taken yet.

@@ -1,7 +1,7 @@
 //! Where the time of operations goes inside the servers, from their threads and the wire.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -149,6 +149,7 @@ impl Collector for SplitCollector {
             connections: *connections,
             blockers: RowBlockers::new(WIDTH_NS),
             local,
+            listed: None,
             into,
         });
         let ended = trace.skip().and_then(|()| {
@@ -183,6 +184,8 @@ struct Splitting<'a> {
     blockers: RowBlockers,
     /// Also servers that have ended, and the addresses of this host.
     local: LocalServers,
+    /// When the threads were last listed for somebody who looks.
+    listed: Option<Instant>,
     into: &'a mut Observation,
 }
 
@@ -203,6 +206,20 @@ impl Splitting<'_> {
         if self.followed.is_none_or(|followed| followed.elapsed() >= FOLLOW_EVERY) {
             self.state(trace, matcher);
         }
+        self.list(trace);
+    }
+
+    /// Lists what the threads of long operations do now, if somebody looks.
+    fn list(&mut self, trace: &SplitTrace) {
+        let now = Instant::now();
+        if !self.into.board().running.is_due(now, self.listed) {
+            return;
+        }
+        self.listed = Some(now);
+        // That tables of the kernel cannot be read is reported where records are read.
+        let Ok(threads) = trace.now_if_long() else { return };
+        let seen = threads.map_or_else(HashMap::new, |threads| threads.seen(|file| self.labels.of(file)));
+        self.into.board().running.set_threads(now, seen);
     }
 
     fn add(&mut self, operations: Vec<QueuedOperation>, trace: &SplitTrace) {

@@ -4,12 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use sonar_core::Timestamp;
 use sonar_core::files::ThreadRole;
+use sonar_core::running::RequestKey;
 use sonar_core::time_split::{
     EarlierBlocker, InFlightOperation, ThreadActivity, ThreadOperation, TimePart, WireOperation,
 };
-use sonar_core::{Endpoint, Timestamp};
 use sonar_sys::split::SplitTracer;
+use sonar_view::now::SeenThread;
 use sonar_view::why::UnfinishedOperation;
 
 use super::open_files::FileId;
@@ -23,8 +25,11 @@ const LONG_NS: u64 = 100_000_000;
 const MAX_ACTIVITIES: usize = 1_024;
 const UNREADABLE: &str = "cannot read what threads execute";
 
-/// Server and client of a connection, and the id of a request.
-pub type RequestOfConnection = (Endpoint, Endpoint, u32);
+/// What identifies the request of an operation.
+fn key_of(operation: &ThreadOperation) -> Option<RequestKey> {
+    let (server, client) = operation.connection?;
+    Some((server, client, operation.request_id))
+}
 
 /// What continues a reply without a request waits for news on purpose.
 fn is_long(one: &InFlightOperation) -> bool {
@@ -73,7 +78,7 @@ impl ThreadsNow {
     pub fn activities(
         &self,
         file_name: impl Fn(FileId) -> Option<Arc<str>>,
-    ) -> HashMap<RequestOfConnection, ThreadActivity> {
+    ) -> HashMap<RequestKey, ThreadActivity> {
         let name_of = |thread: u32| self.in_flight.iter().find(|one| one.operation.thread == thread);
         let long = self.in_flight.iter().filter(|one| is_long(one)).take(MAX_ACTIVITIES);
         let each = long.filter_map(|one| {
@@ -101,6 +106,24 @@ impl ThreadsNow {
             Some(((server, client, operation.request_id), activity))
         });
         each.collect()
+    }
+
+    /// The same, and which operation ended the longest earlier wait of each, if its thread still executes that.
+    pub fn seen(&self, file_name: impl Fn(FileId) -> Option<Arc<str>>) -> HashMap<RequestKey, SeenThread> {
+        let by_thread: HashMap<u32, &ThreadOperation> =
+            self.in_flight.iter().map(|one| (one.operation.thread, &one.operation)).collect();
+        let blocker_of = |operation: &ThreadOperation| {
+            let waker = operation.wakers.iter().max_by_key(|waker| waker.wait_ns)?;
+            let executes = by_thread.get(&waker.thread)?;
+            (waker.operation_start == Some(executes.start)).then(|| key_of(executes)).flatten()
+        };
+        let long = self.in_flight.iter().filter(|one| is_long(one)).map(|one| &one.operation);
+        let blockers: HashMap<RequestKey, RequestKey> =
+            long.filter_map(|one| Some((key_of(one)?, blocker_of(one)?))).collect();
+        let activities = self.activities(file_name).into_iter();
+        activities
+            .map(|(key, activity)| (key, SeenThread { blocker: blockers.get(&key).copied(), activity }))
+            .collect()
     }
 
     /// The long operations, with their requests; with `all_connections`, also those that began before the trace.
@@ -134,5 +157,40 @@ impl ThreadsNow {
             class: Some(wait.class),
         }));
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_core::time_split::Waker;
+
+    use super::super::tests::thread_operation;
+    use super::*;
+
+    fn in_flight(number: u64, wakers: Vec<Waker>) -> InFlightOperation {
+        let operation = ThreadOperation { duration_ns: 2 * LONG_NS, wakers, ..thread_operation(number) };
+        InFlightOperation { since: operation.start, doing: TimePart::Futex, operation }
+    }
+
+    #[test]
+    fn who_ended_a_wait_is_named_as_long_as_the_same_operation_runs() {
+        let holder = in_flight(1, Vec::new());
+        let by = |operation_start| {
+            vec![Waker { thread: holder.operation.thread, operation_start, count: 1, wait_ns: 9 }]
+        };
+        let waits = in_flight(2, by(Some(holder.operation.start)));
+        let earlier = in_flight(3, by(Some(Timestamp::from_unix(1, 0))));
+        let idle = in_flight(4, by(None));
+        let keys = [&holder, &waits, &earlier, &idle].map(|one| key_of(&one.operation).unwrap());
+        let now = ThreadsNow {
+            in_flight: vec![holder.clone(), waits, earlier, idle],
+            waiting: HashMap::new(),
+            followed: HashSet::new(),
+            looked: Timestamp::from_unix(2_000_000_000, 0),
+        };
+        let seen = now.seen(|_| None);
+        assert_eq!(keys.map(|key| seen[&key].blocker), [None, Some(keys[0]), None, None]);
+        let blocker = seen[&keys[2]].activity.blocker.as_ref().unwrap();
+        assert_eq!((blocker.thread, blocker.wait_ns), (1, 9), "its thread is known all the same");
     }
 }

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use sonar_core::running::RequestKey;
 use sonar_core::time_split::{
     ClassifiedWait, ConnectionSample, JoinCounts, JoinedOperation, OperationKey, PendingWaits, SplitJoiner,
     ThreadOperation, TimePart, WireOperation,
 };
 use sonar_core::{Operation, Outcome, Timestamp};
 
-use super::in_progress::RequestOfConnection;
 use crate::args::when::now;
 use crate::capture::pipeline::OperationListener;
 use crate::locking::lock;
@@ -73,7 +73,7 @@ impl<S: SplitSink> OperationMatcher<S> {
     /// The bytes that it has allocated, without those of the sink. Shapes and applications are shared with others, and do
     /// not count.
     pub fn memory(&self) -> usize {
-        let unanswered = self.unanswered.0.capacity() * size_of::<(RequestOfConnection, WireOperation)>();
+        let unanswered = self.unanswered.0.capacity() * size_of::<(RequestKey, WireOperation)>();
         self.joiner.memory() + self.waits.memory() + unanswered
     }
 
@@ -210,7 +210,7 @@ impl<S: SplitSink> OperationListener for WireSide<S> {
 
 /// Requests on the wire that had no reply when the trace ended.
 #[derive(Default)]
-struct UnansweredRequests(HashMap<RequestOfConnection, WireOperation>);
+struct UnansweredRequests(HashMap<RequestKey, WireOperation>);
 
 impl UnansweredRequests {
     fn add(&mut self, request: WireOperation) {

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use sonar_core::Timestamp;
+use sonar_core::running::RequestKey;
 use sonar_core::table::{GroupBy, Table};
 use sonar_core::time_split::{ClassifiedWait, JoinedOperation, ThreadActivity};
 use sonar_core::window::Window;
 use sonar_sys::split::SplitLosses;
 
 use super::file_labels::{ClosedFiles, FileLabels};
-use super::in_progress::{RequestOfConnection, ThreadsNow};
+use super::in_progress::ThreadsNow;
 use super::operation_matcher::SplitSink;
 
 /// Windows that are kept until they are taken; what comes for further ones is added to the last.
@@ -33,7 +34,7 @@ pub struct WindowSplits {
     /// Until when records were read.
     read_until: Timestamp,
     /// What the threads of long operations did when they were last looked at.
-    activities: HashMap<RequestOfConnection, ThreadActivity>,
+    activities: HashMap<RequestKey, ThreadActivity>,
 }
 
 impl WindowSplits {

@@ -1,15 +1,18 @@
-//! Servers with a URI: `serverStatus`, `replSetGetStatus` and the sizes of their collections.
+//! Servers with a URI: `serverStatus`, `replSetGetStatus` and the sizes of their collections; and the operations that they
+//! work on, as long as somebody looks at those.
 //!
 //! The thread starts before the agent drops its privileges, and drops all of its own but the network. Each server has
 //! a thread below it, so that one that does not answer delays no other.
 
 mod members;
 mod report;
+mod running;
 mod samples;
 mod server;
 mod sizes;
 mod task;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sonar_core::history::CollectorKind;
@@ -49,6 +52,7 @@ impl Collector for StatusCollector {
             follows_internals: self.follows_internals,
             follows_logs: self.follows_logs,
             collector: into.task.clone(),
+            servers: AtomicUsize::new(0),
         };
         std::thread::scope(|scope| {
             for (number, target) in (1..).zip(&self.targets) {
@@ -87,6 +91,7 @@ fn ask_hosts(task: &StatusTask, target: &Target, number: usize) {
     };
     drop(into);
     task.reports.forget(name);
+    task.servers.fetch_add(hosts.len(), Ordering::Relaxed);
     std::thread::scope(|scope| {
         for host in &hosts {
             spawn(scope, move || ask(task, target, host));
@@ -102,7 +107,7 @@ fn ask(task: &StatusTask, target: &Target, host: &str) {
         server.ask();
         // A server that took long is not asked twice in a row.
         next = (next + EVERY).max(Instant::now());
-        if !server.into.sleep(next) {
+        if !server.sleep(next) {
             break;
         }
     }

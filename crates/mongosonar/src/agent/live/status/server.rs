@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sonar_core::history::CollectorKind;
@@ -15,6 +16,7 @@ use sonar_mongo::{Server, ServerError, Target};
 
 use super::members::MemberWatch;
 use super::report::ServerReport;
+use super::running::{self, RunningSchedule};
 use super::samples::StatusSamples;
 use super::sizes::{MAX_COLLECTIONS, SizeSchedule};
 use super::task::StatusTask;
@@ -24,6 +26,7 @@ use crate::agent::live::backoff::Backoff;
 use crate::agent::live::board::CollectorProblem;
 use crate::agent::live::clock_reading::ClockReading;
 use crate::agent::live::inspector::FoundServer;
+use crate::agent::live::now::board::MAX_SAID;
 use crate::agent::live::runner::Observation;
 use crate::agent::servers::local;
 use crate::args::when::now;
@@ -73,6 +76,7 @@ pub struct PolledServer<'a> {
     held: VecDeque<ServerSample>,
     members: MemberWatch,
     sizes: SizeSchedule,
+    running: RunningSchedule,
     /// What is observed of it.
     pub into: Observation,
 }
@@ -133,6 +137,7 @@ impl<'a> PolledServer<'a> {
             held: VecDeque::new(),
             members: MemberWatch::default(),
             sizes: SizeSchedule::default(),
+            running: RunningSchedule::default(),
             into: task.collector.observation(),
         }
     }
@@ -147,6 +152,18 @@ impl<'a> PolledServer<'a> {
         }
         self.settle(now(), HOLD_NS);
         self.into.windows.finish();
+    }
+
+    /// Waits until then; whether to go on. Meanwhile it asks for the operations that run, if somebody looks.
+    pub fn sleep(&mut self, until: Instant) -> bool {
+        while Instant::now() < until && self.into.nap() {
+            if let Some(ServerConnection { server, name, .. }) = &self.connection {
+                let most = MAX_SAID / self.task.servers.load(Ordering::Relaxed).max(1);
+                let board = &self.into.board().running;
+                self.running.ask(board, *name, || running::list(server, *name, most.max(1)));
+            }
+        }
+        self.into.goes_on()
     }
 
     /// Hands over what waits.

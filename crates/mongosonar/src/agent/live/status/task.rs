@@ -1,5 +1,7 @@
 //! What the threads that ask servers share.
 
+use std::sync::atomic::AtomicUsize;
+
 use super::report::StatusReports;
 use crate::agent::live::runner::CollectorTask;
 
@@ -13,4 +15,6 @@ pub struct StatusTask {
     pub follows_internals: bool,
     /// Whether the agent reads logs.
     pub follows_logs: bool,
+    /// How many servers are asked.
+    pub servers: AtomicUsize,
 }
