@@ -13,6 +13,7 @@
 //! | every series over time | [`all_series`] |
 //! | what happened | [`events`] |
 //! | where the time of operations went, over time | [`waits`] |
+//! | in what some operations differ from the rest | [`different`] |
 //!
 //! Each answer is made of a [`HistoryView`], which reads through
 //! [`HistoryReader`](sonar_core::HistoryReader): the store, or one in memory. Times are points in time: who asks has read
@@ -22,6 +23,7 @@ pub mod all_series;
 pub mod baseline;
 pub mod compare;
 mod compared_time;
+pub mod different;
 mod digest;
 mod error;
 pub mod events;
