@@ -10,6 +10,7 @@ use sonar_core::{Coverage, Role, ShapeId, Timestamp};
 use sonar_view::kit::Zone;
 use sonar_view::page::{PageStatus, SCHEMA};
 use sonar_view::past::all_series::{self, SeriesFilter};
+use sonar_view::past::different::{self, AskedDifference};
 use sonar_view::past::events::{self, EventFilter};
 use sonar_view::past::queries::{IntervalWidth, intervals, whole};
 use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
@@ -36,6 +37,8 @@ const MAX_INTERVALS: u64 = 1_000;
 /// The length of an interval, without `width`, in seconds; the most that it may be.
 const INTERVAL_S: u64 = 60;
 const MAX_INTERVAL_S: u64 = 86_400;
+/// The longest latency that may be asked for, in nanoseconds: eleven days.
+const MAX_LATENCY_NS: u64 = 1_000_000_000_000_000;
 
 /// A document of the API.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -56,6 +59,8 @@ pub(crate) enum DocumentKind {
     Incident,
     /// Where the time of operations went over a span.
     Waits,
+    /// In what some operations differ from the rest of a span.
+    Different,
     /// Every stored series over a span.
     Series,
     /// The events of a span.
@@ -63,7 +68,7 @@ pub(crate) enum DocumentKind {
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Status,
         Self::Queries,
         Self::Intervals,
@@ -72,6 +77,7 @@ impl DocumentKind {
         Self::Changes,
         Self::Incident,
         Self::Waits,
+        Self::Different,
         Self::Series,
         Self::Events,
     ];
@@ -87,6 +93,7 @@ impl DocumentKind {
             Self::Changes => "/api/v1/what-changed",
             Self::Incident => "/api/v1/incident",
             Self::Waits => "/api/v1/waits",
+            Self::Different => "/api/v1/different",
             Self::Series => "/api/v1/series",
             Self::Events => "/api/v1/events",
         }
@@ -125,6 +132,7 @@ pub(crate) fn make(
         DocumentKind::Changes => asked.changes(parameters, &mut out),
         DocumentKind::Incident => asked.incident(parameters, &mut out),
         DocumentKind::Waits => asked.waits(parameters, &mut out),
+        DocumentKind::Different => asked.different(parameters, &mut out),
         DocumentKind::Series => asked.series(parameters, &mut out),
         DocumentKind::Events => asked.events(parameters, &mut out),
     };
@@ -287,9 +295,7 @@ impl<'a> AskedDocument<'a> {
 
     fn shape(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
         let zone = &parameters.zone()?;
-        let id = parameters.text("id").and_then(|text| shape_id(&text)).ok_or_else(|| {
-            PageProblem::wrong("id", "id is the id of a shape, as documents have it: up to 16 digits, 0 to f")
-        })?;
+        let id = parameters.text("id").and_then(|text| shape_id(&text)).ok_or_else(wrong_id)?;
         let history = self.history(port(&mut parameters)?, zone)?;
         let span = self.span(&mut parameters, &history, zone)?;
         parameters.finish()?;
@@ -342,6 +348,32 @@ impl<'a> AskedDocument<'a> {
         let span = self.span(&mut parameters, &history, zone)?;
         parameters.finish()?;
         written(waits::report(&history, span, zone)?.json(out))
+    }
+
+    fn different(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let history = self.history(port(&mut parameters)?, zone)?;
+        let span = self.span(&mut parameters, &history, zone)?;
+        let shape = match parameters.text("id") {
+            Some(text) => Some(shape_id(&text).ok_or_else(wrong_id)?),
+            None => None,
+        };
+        let asked = AskedDifference {
+            start: parameters.time("start", self.now)?,
+            end: parameters.time("end", self.now)?,
+            low_ns: parameters.number("low", 0..=MAX_LATENCY_NS)?,
+            high_ns: parameters.number("high", 1..=MAX_LATENCY_NS)?,
+            shape,
+            namespace: parameters.text("namespace").filter(|text| !text.is_empty()),
+        };
+        parameters.finish()?;
+        if asked.start.zip(asked.end).is_some_and(|(start, end)| end <= start) {
+            return Err(PageProblem::wrong("end", "end is not later than start"));
+        }
+        if asked.low_ns.zip(asked.high_ns).is_some_and(|(low, high)| high <= low) {
+            return Err(PageProblem::wrong("high", "high is not more than low"));
+        }
+        written(different::report(&history, span, &asked, zone)?.json(out))
     }
 
     fn series(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
@@ -408,6 +440,11 @@ impl<'a> AskedDocument<'a> {
 fn shape_id(text: &str) -> Option<ShapeId> {
     let is_hex = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hex.then(|| u64::from_str_radix(text, 16).ok().map(ShapeId)).flatten()
+}
+
+/// That the id of a shape is none.
+fn wrong_id() -> PageProblem {
+    PageProblem::wrong("id", "id is the id of a shape, as documents have it: up to 16 digits, 0 to f")
 }
 
 /// The port of the server that is asked for.

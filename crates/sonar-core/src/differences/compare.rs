@@ -94,8 +94,11 @@ fn ranked<K: Ord + Clone>(
     let weight = |one: &ValueDifference<K>| {
         if one.differs { one.difference().abs() } else { one.share.these.max(one.share.rest) }
     };
-    // Equal ones stay in the order of the values.
-    values.sort_by(|a, b| b.differs.cmp(&a.differs).then_with(|| weight(b).total_cmp(&weight(a))));
+    // Of equal ones, those that the selected operations have more often; else they stay in the order of the values.
+    values.sort_by(|a, b| {
+        let by_weight = b.differs.cmp(&a.differs).then_with(|| weight(b).total_cmp(&weight(a)));
+        by_weight.then_with(|| b.difference().total_cmp(&a.difference()))
+    });
     let difference = values.first().filter(|first| first.differs).map_or(0.0, weight);
     let mut others = tally.others();
     let rest = values.split_off(values.len().min(shown));
@@ -136,6 +139,8 @@ mod tests {
         assert_eq!(applications.values[2].count, TheseAndRest { these: 0.0, rest: 100.0 });
         assert!(applications.values[..2].iter().all(|value| value.differs));
         assert!((applications.difference - 0.8).abs() < 1e-9);
+        let equal = compare(&[tally(&[(5, 0.0, 90.0), (6, 80.0, 0.0)])], 2);
+        assert_eq!(names(&equal[0]), [Some(6), Some(5)]);
         assert_eq!((names(shapes), shapes.difference), (vec![Some(7), Some(8)], 0.0));
         assert!(shapes.values.iter().all(|value| !value.differs));
     }
