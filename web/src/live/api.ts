@@ -1,6 +1,7 @@
 // Asks the server of the page for its documents.
 
 import type { PageStatus, QueriesDocument, Report, RequestProblem } from "../report";
+import { writeSelection } from "../parts/selection";
 import type { Address } from "./address";
 
 /** Why the server has not answered, in words. */
@@ -90,7 +91,11 @@ export async function load(address: Address, signal: AbortSignal): Promise<ViewD
   const parameters = new URLSearchParams({ from, zone: zone || Intl.DateTimeFormat().resolvedOptions().timeZone });
   if (to !== "") parameters.set("to", to);
   if (view === "what-changed" && against !== "") parameters.set("against", against);
-  if (view === "shape") parameters.set("id", shape);
+  if (view === "shape" || (view === "different" && shape !== "")) parameters.set("id", shape);
+  if (view === "different") {
+    writeSelection(parameters, address.selection);
+    if (filter !== "") parameters.set("namespace", filter);
+  }
   if (filter !== "" && (view === "series" || view === "events")) parameters.set("filter", filter);
   if (kind !== "" && view === "series") parameters.set("subject", kind);
   if (kind !== "" && view === "events") parameters.set("kind", kind);

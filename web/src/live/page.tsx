@@ -8,6 +8,7 @@ import { kindInWords } from "../pages/events";
 import { visible } from "../parts/format";
 import { isTyping } from "../parts/keys";
 import { ChooseRange } from "../parts/lanes";
+import { ChooseOperations, type Compared, NOTHING } from "../parts/selection";
 import { Clock, seconds } from "../parts/time";
 import type { PageStatus, QueriesDocument, ZoneObject } from "../report";
 import {
@@ -21,6 +22,7 @@ import {
   read,
   span,
   VIEWS,
+  withoutTimes,
   written,
 } from "./address";
 import { follow, load, openSession, Refused, status, type ViewDocument } from "./api";
@@ -161,12 +163,20 @@ export function LivePage() {
               </Choice>
             )}
           >
-            <Document key={written(shown.address)} shown={shown} />
+            <ChooseOperations.Provider value={(compared) => go(comparing(address, compared))}>
+              <Document key={written(shown.address)} shown={shown} />
+            </ChooseOperations.Provider>
           </LinkToShape.Provider>
         </ChooseRange.Provider>
       )}
     </>
   );
+}
+
+/** The view of what is different in a selection, with the shape and the namespace that are shown now. */
+function comparing(address: Address, { selection, shape = address.shape, namespace }: Compared): Address {
+  const filter = namespace ?? (address.view === "different" ? address.filter : "");
+  return { ...address, view: "different", selection, shape, filter, kind: "" };
 }
 
 /** The zone of the browser, or UTC, over a span in nanoseconds since 1970. */
@@ -285,7 +295,7 @@ const Views = ({ address, go }: Controls) => (
     {(Object.keys(VIEWS) as (keyof typeof VIEWS)[]).map((view) => (
       <Choice
         key={view}
-        to={{ ...address, view, shape: "", filter: "", kind: "" }}
+        to={{ ...address, view, shape: "", filter: "", kind: "", selection: NOTHING }}
         go={go}
         isChosen={view === address.view}
       >
@@ -311,7 +321,7 @@ function Ranges({ address, go }: Controls): VNode {
       {RANGES.map((range) => (
         <Choice
           key={range}
-          to={{ ...address, from: `-${range}`, to: "" }}
+          to={{ ...withoutTimes(address), from: `-${range}`, to: "" }}
           go={go}
           isChosen={address.to === "" && address.from === `-${range}`}
         >

@@ -6,6 +6,7 @@ import uPlot from "uplot";
 
 import { letters, useMotion } from "./motion";
 import { options, type Reading } from "./plot";
+import type { Rectangle } from "./selection";
 import type { Ticks } from "./ticks";
 import { clampRange, zoomed } from "./zoom";
 
@@ -67,6 +68,8 @@ export interface ChartProps {
   /** The part of it that is shown; null for all. */
   range: Range | null;
   onRange: (range: Range | null) => void;
+  /** What a rectangle does that is dragged; without it, dragging only zooms. */
+  onRectangle?: (rectangle: Rectangle) => void;
   height?: number;
   note?: string;
 }
@@ -214,7 +217,8 @@ export function Chart(props: ChartProps) {
     });
   };
   const at = cursor.at;
-  const zoomTitle = "Drag to zoom, Shift and drag to pan, double click for all; arrows, + and - and 0 on the keyboard";
+  const rectangleTitle = props.onRectangle ? "Drag a rectangle to compare what is in it with the rest. " : "";
+  const zoomTitle = `${rectangleTitle}Drag to zoom, Shift and drag to pan, double click for all; arrows, + and - and 0 on the keyboard`;
   return (
     <figure class="chart">
       <figcaption>
