@@ -86,7 +86,7 @@ impl DividedLatencies {
     /// Divides the operations of a histogram by a band; without one, all of them are outside.
     pub fn new(latency: &Histogram, band: Option<LatencyBand>) -> Self {
         let mut divided = Self::default();
-        let middle = |index| {
+        let middle = |index: i32| {
             let [low, high] = [index - 1, index].map(|index| upper_bound_ns(index) as f64);
             f64::midpoint(low, high)
         };

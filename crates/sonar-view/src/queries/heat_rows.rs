@@ -32,7 +32,7 @@ impl HeatRows {
 
     /// The operations of a histogram: the number of a row, and how many.
     pub fn cells(&self, latency: &Histogram) -> Vec<[u64; 2]> {
-        let number = |place| self.numbers.get(&place).copied().unwrap_or_default();
+        let number = |place: i32| self.numbers.get(&place).copied().unwrap_or_default();
         operations(latency).into_iter().map(|(place, count)| [number(place), count]).collect()
     }
 }

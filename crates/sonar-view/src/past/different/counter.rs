@@ -271,7 +271,7 @@ impl<'a> DifferenceCounter<'a> {
     ) {
         let values = parts.iter().filter(|part| part.time.calls > 0).count();
         for (part, these) in parts.iter().zip(inside) {
-            let rest = part.time.calls as f64 - these;
+            let rest = (part.time.calls as f64 - these).max(0.0);
             self.add_value(dimension, part.value.as_ref(), TheseAndRest { these: *these, rest });
         }
         if divided.is_mixed() && values > 1 {
