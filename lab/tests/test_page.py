@@ -25,6 +25,7 @@ VIEWS = {
     "what-changed": "What changed",
     "timeline": "Timeline",
     "waits": "Waits",
+    "different": "What is different",
     "storage": "Files and disk",
     "series": "Internals",
     "events": "Events",
@@ -348,3 +349,37 @@ def test_thousands_of_rows_scroll_with_those_in_sight_drawn(served, browser):
             tab.keyboard.press("ArrowDown")
             row = tab.evaluate("document.activeElement.dataset.row")
         assert row == "120"
+
+
+def test_a_rectangle_of_a_heat_map_is_compared_with_the_rest(served, browser):
+    def has(**expected):
+        """Whether an address has these parameters; any value where it is None."""
+
+        def check(url):
+            given = urllib.parse.parse_qs(urllib.parse.urlparse(url).query)
+            return all(name in given and value in (None, given[name][0]) for name, value in expected.items())
+
+        return check
+
+    with session(browser, served) as tab:
+        show(tab, served, "queries")
+        tab.locator("table tbody").first.click()
+        tab.get_by_role("link", name=re.compile("^[0-9a-f]{16}$")).first.click()
+        tab.wait_for_url(has(view="shape"))
+        tab.get_by_text("Operations per second").first.wait_for()
+        plot = tab.locator(".u-over").first.bounding_box()
+        tab.mouse.move(plot["x"] + 0.3 * plot["width"], plot["y"] + 0.1 * plot["height"])
+        tab.mouse.down()
+        tab.mouse.move(plot["x"] + 0.7 * plot["width"], plot["y"] + 0.9 * plot["height"], steps=4)
+        tab.mouse.up()
+        tab.wait_for_url(has(view="different", id=None, start=None, end=None, low=None, high=None))
+        playwright.expect(tab.locator("h1")).to_have_text("What is different")
+        # The same by keyboard.
+        tab.get_by_label("longer than").fill("2us")
+        tab.keyboard.press("Tab")
+        tab.wait_for_url(has(view="different", low="2000"))
+        tab.get_by_role("button", name="of all shapes").click()
+        tab.wait_for_url(lambda url: not has(id=None)(url))
+        tab.get_by_role("button", name="the slowest twentieth").click()
+        tab.wait_for_url(lambda url: not has(low=None)(url))
+        tab.get_by_text("Counted from").first.wait_for()

@@ -1,7 +1,7 @@
 // The documents that the commands write with --json. What is not known is null. Made from the types in crates/sonar-view:
 // SNAPSHOTS=overwrite cargo test -p sonar-view typescript
 
-export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | ShapeHistory | WaitsReport | AllSeriesReport | EventsReport | StorageReport | WhyReport | StackReport | StackComparison | CurrentReportDocument | ExplainReportDocument | ProblemDocument;
+export type Report = DigestDocument | ComparisonDocument | BenchDocument | DiskComparisonDocument | IoReportDocument | ImpactDocument | LongImpactDocument | FtdcReport | ChangesReport | TimelineReport | IncidentReport | ShapeHistory | WaitsReport | AllSeriesReport | EventsReport | StorageReport | DifferentReport | WhyReport | StackReport | StackComparison | CurrentReportDocument | ExplainReportDocument | ProblemDocument;
 
 /** Where a document comes from. */
 export type About = {
@@ -313,6 +313,17 @@ problems: Array<string>,
 /** What it collects, where that differs from server to server. */
 notes: Array<string>, };
 
+/** A shape whose operations are compared with each other. */
+export type ComparedShapeJson = {
+/** Its id. */
+shape_id: string,
+/** The command. */
+command: string,
+/** The namespace; empty if the command names none. */
+namespace: string,
+/** Its text with typed placeholders. */
+typed: string, };
+
 export type ComparedSideJson = { name: string, host: string | null, source: string, calls: number,
 /** Nanoseconds since 1970. */
 first_seen: number, last_seen: number, zone: ZoneObject,
@@ -415,6 +426,39 @@ f_await: number | null,
 /** Share of the time with a request in flight, per cent. */
 "%util": number, };
 
+/** In what some operations differ from the rest of the same span. */
+export type DifferentReport = {
+/** Version of the schema. */
+schema: number,
+/** `different`. */
+kind: "different",
+/** Where it comes from; its span is the axis. */
+about: About,
+/** The zone of times in text. */
+zone: ZoneObject,
+/** `wire`, `log` or `profile`: what the operations come from. */
+source: string,
+/** The shape whose operations are compared with each other; null if they are of all shapes. */
+shape: ComparedShapeJson | null,
+/** Likewise the namespace. */
+namespace: string | null,
+/** Which operations are compared with the rest. */
+selected: SelectedOperationsJson,
+/** How many these are. */
+these: number,
+/** How many the rest are. */
+rest: number,
+/** What all of this was counted in, and what it leaves out. */
+notes: Array<string>,
+/** What they can differ in, first what differs most. */
+dimensions: Array<DimensionJson>,
+/** The upper bounds of the rows of latencies, in nanoseconds, ascending; a row is a quarter of an octave. */
+bounds_ns: Array<number>,
+/** In each of the equal parts of the axis: the number of a row, and how many operations are in it. */
+latencies: Array<Array<[number, number]>>,
+/** Times that were not observed. */
+gaps: Array<GapJson>, };
+
 export type DigestAppJson = { name: string, calls: number,
 /** Null where that of the row is. */
 failed: number | null,
@@ -475,6 +519,50 @@ failed: number | null, errors: { [key in string]: number } | null, errors_other:
 sums: { [key in string]: [number, number] }, examined_per_returned: number | null, collection_scans: number, memory_sorts: number, used_disk: number, replanned: number, plans: Array<PlanObject>, plans_other: number,
 /** Nanoseconds since the Unix epoch; null where no time is known. */
 first_seen: number | null, last_seen: number | null, timeline: TimelineObject, };
+
+/** How a dimension differs. */
+export type DimensionJson = {
+/** `shape`, `namespace`, `command`, `application`, `client`, `server`, `plan`, `outcome`, `part` or `time`. */
+dimension: string,
+/** The same in words. */
+words: string,
+/** What values are counted in: `operations`, or `ns` of their time. */
+unit: string,
+/** The largest difference of shares that is more than chance, 0 to 1; 0 if there is none. */
+difference: number,
+/** How much of these operations is known in this dimension, in its unit. */
+these: number,
+/** The same of the rest. */
+rest: number,
+/** How much of `these` is estimated, not counted. */
+estimated: number,
+/** How it is estimated, or of which operations it speaks; null where all are counted. */
+basis: string | null,
+/** The values: first those that differ, by how much they do, then the most frequent ones; last all others together. */
+values: Array<DimensionValueJson>,
+/** How many values the last one stands for. */
+left_out: number, };
+
+/** How a value differs. */
+export type DimensionValueJson = {
+/** Its name; null for all others. */
+name: string | null,
+/** Of a shape, its id; else null. */
+shape_id: string | null,
+/** Of a shape, its text with typed placeholders; else null. */
+typed: string | null,
+/** Of a part of the time, its start in nanoseconds since 1970; else null. */
+start_ns: number | null,
+/** How many of these operations have it, or how much of their time it is. */
+these: number,
+/** The same of the rest. */
+rest: number,
+/** The share of these, 0 to 1. */
+these_share: number,
+/** The share of the rest. */
+rest_share: number,
+/** Whether the shares differ by more than chance, and noticeably. */
+differs: boolean, };
 
 /** The disk that was tested, and how long the reads would take on it. */
 export type DiskBenchJson = { device: string | null, disks: Array<string>, host: string | null, started_ns: number,
@@ -1406,6 +1494,19 @@ scheduler: string | null,
 kernel: string | null,
 /** Processors that the test may run on; 0 if unknown. */
 processors: number, };
+
+/** Which operations are compared with the rest: whole windows of time, and whole buckets of latency. */
+export type SelectedOperationsJson = {
+/** The start of their time, in nanoseconds since 1970. */
+start_ns: number,
+/** Its end. */
+end_ns: number,
+/** All of them took longer than so many nanoseconds; null without a bound. */
+low_ns: number | null,
+/** None of them took longer than so many nanoseconds; null without a bound. */
+high_ns: number | null,
+/** Nothing was selected: they are the slowest twentieth of all. */
+is_default: boolean, };
 
 export type SeriesChangeJson = { subject: string, name: string | null, metric: string, title: string, unit: string, before: number, lowest_before: number, highest_before: number, after: number,
 /** Before and after; null for a figure without limits. */

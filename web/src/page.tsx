@@ -2,6 +2,7 @@
 
 import { ComparisonPage } from "./pages/comparison";
 import { CurrentPage } from "./pages/current";
+import { DifferentPage } from "./pages/different";
 import { DigestPage } from "./pages/digest/page";
 import { DiskComparisonPage } from "./pages/disk/comparison";
 import { DiskPage } from "./pages/disk/page";
@@ -24,6 +25,8 @@ export function Page({ report }: { report: Report }) {
   switch (report.kind) {
     case "all_series":
       return <SeriesPage report={report} />;
+    case "different":
+      return <DifferentPage report={report} />;
     case "digest":
       return <DigestPage report={report} />;
     case "comparison":

@@ -16,6 +16,7 @@ test("what an address says is read from it again", () => {
     shape: "",
     filter: "",
     kind: "",
+    selection: { start: "", end: "", low: "", high: "" },
   });
   for (const address of [
     hour,
@@ -57,6 +58,11 @@ test("a range moves by its own length, and never into the future", () => {
   const later = moved(moved(earlier, -1, NOW), 1, NOW);
   expect(later).toEqual(earlier);
   expect(moved(earlier, 1, NOW)).toEqual({ ...hour, from: "-3600s" });
+  const selected = { ...hour, selection: { ...hour.selection, start: "-15m", low: "7" } };
+  expect(moved(selected, -1, NOW).selection, "a selected time may lie outside").toEqual({
+    ...hour.selection,
+    low: "7",
+  });
   const nonsense = { ...hour, from: "never" };
   expect(moved(nonsense, 1, NOW)).toBe(nonsense);
 });

@@ -13,6 +13,8 @@ pub const SUB_BUCKETS: i32 = 32;
 pub const MIN_INDEX: i32 = -957;
 /// Index of the bucket of `u64::MAX` ns, the highest.
 pub const MAX_INDEX: i32 = 1091;
+/// What a duration of zero may stand for: a source with whole milliseconds says 0 of what took less than one.
+pub const LESS_THAN_A_MS: u64 = 999_999;
 
 /// The number of buckets, not counting the one for zero.
 pub const BUCKETS: usize = (MAX_INDEX - MIN_INDEX + 1) as usize;

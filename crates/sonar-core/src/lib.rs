@@ -9,6 +9,7 @@ pub mod changes;
 pub mod command_types;
 pub mod coverage;
 pub mod current_op;
+pub mod differences;
 pub mod digest;
 pub mod disk;
 pub mod endpoint;

@@ -7,7 +7,7 @@
 //! all shapes are corrected together (Holm): for two halves of one steady recording, at most one
 //! comparison in twenty reports any change.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
 use crate::histogram::SUB_BUCKETS;
 use crate::timeline::TimeBucket;
@@ -21,6 +21,10 @@ pub const MIN_CALLS: u64 = 20;
 pub const MIN_EFFECT: f64 = 0.147;
 /// The smallest change of a rate, or of examined per returned, that is reported, as a factor.
 pub const MIN_FACTOR: f64 = 1.25;
+/// The smallest difference of two shares that is reported: Cohen's h; 0.2 is conventionally called small.
+pub const MIN_SHARE_EFFECT: f64 = 0.2;
+/// Up to so many expected operations, the test of two shares computes the binomial distribution.
+const MAX_RARE: f64 = 50.0;
 
 /// How the latencies of one row differ.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -347,6 +351,73 @@ pub fn growth(timeline: &Timeline) -> Option<f64> {
         .then(|| per_call(second) / per_call(first))
 }
 
+/// How many of some operations have something in common.
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
+pub struct ShareOf {
+    /// Operations that have it, at most `of`; not a whole number where it is estimated.
+    pub part: f64,
+    /// All of them.
+    pub of: f64,
+}
+
+impl ShareOf {
+    /// The share, 0 to 1; 0 of nothing.
+    pub fn share(self) -> f64 {
+        if self.of > 0.0 { (self.part / self.of).clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
+/// How two shares differ.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct ShareShift {
+    /// The share of B minus that of A, -1 to 1.
+    pub difference: f64,
+    /// Cohen's h, -π to π: the same difference weighs more near 0 and 1. Above 0: the share of B is larger.
+    pub effect: f64,
+    /// Probability of a difference at least this large if the operations of both are as likely to have it, each by itself.
+    pub p: f64,
+}
+
+/// Compares two shares. Where few operations are expected to have it, or to lack it, on one side, their number has a binomial
+/// distribution; else the angles `2 asin √share` are compared, which have nearly the same variance for any share.
+pub fn share_shift(a: ShareOf, b: ShareOf) -> ShareShift {
+    let angle = |one: ShareOf| 2.0 * one.share().sqrt().asin();
+    let effect = angle(b) - angle(a);
+    let (all, have) = (a.of + b.of, a.part + b.part);
+    let p = if a.of <= 0.0 || b.of <= 0.0 || have <= 0.0 || have >= all {
+        1.0
+    } else {
+        let smaller = if a.of <= b.of { a } else { b };
+        // Of the four cells of their table, the one in which the fewest are expected.
+        let (rare, seen) =
+            if 2.0 * have <= all { (have, smaller.part) } else { (all - have, smaller.of - smaller.part) };
+        if rare * smaller.of / all > MAX_RARE {
+            two_sided(effect.abs() / (1.0 / a.of + 1.0 / b.of).sqrt())
+        } else {
+            let (draws, others) = (rare.min(smaller.of), rare.max(smaller.of));
+            rare_p(seen, draws, others / all)
+        }
+    };
+    ShareShift { difference: b.share() - a.share(), effect, p }
+}
+
+/// Probability of a number at least as far from what is expected of so many draws, each with this chance. A number that is
+/// not whole counts as the next one towards what is expected.
+fn rare_p(seen: f64, draws: f64, chance: f64) -> f64 {
+    /// What sums of estimates lose.
+    const ROUNDING: f64 = 1e-6;
+    let Ok(binomial) = Binomial::new(chance, draws.round() as u64) else { return 1.0 };
+    let tail = if seen > draws * chance {
+        match (seen + ROUNDING).floor() as u64 {
+            0 => 1.0,
+            seen => binomial.sf(seen - 1),
+        }
+    } else {
+        binomial.cdf((seen - ROUNDING).ceil() as u64)
+    };
+    (2.0 * tail).min(1.0)
+}
+
 /// Whether each p value is significant at [`ALPHA`], corrected for testing all of them (Holm's method).
 pub fn holm(p: &[f64]) -> Vec<bool> {
     holm_at(p, ALPHA)
@@ -450,6 +521,32 @@ mod tests {
         assert!(same.effect.abs() < 1e-9 && same.p > 0.999);
         let zeros = histogram([0; 100]);
         assert_eq!(shift(&zeros, &zeros, 1.0).unwrap().p, 1.0);
+    }
+
+    #[test]
+    fn shares_are_compared_by_angles_and_rare_ones_exactly() {
+        let of = |part: f64, of: f64| ShareOf { part, of };
+        // 2 asin √0.6 - 2 asin √0.5 = 0.20136, z = 0.20136 / √0.002 = 4.5025.
+        let many = share_shift(of(500.0, 1_000.0), of(600.0, 1_000.0));
+        assert!((many.difference - 0.1).abs() < 1e-12 && (many.effect - 0.201_358).abs() < 1e-5, "{many:?}");
+        assert!((many.p - 6.7e-6).abs() < 4e-7, "{many:?}");
+        // Python: 2 * sum(comb(25, n) * q**n * (1 - q)**(25 - n) for n in range(5, 26)), with q = 50 / 100_050.
+        let rare = share_shift(of(20.0, 100_000.0), of(5.0, 50.0));
+        assert!((rare.p / 3.284_858_85e-12 - 1.0).abs() < 1e-6, "{rare:?}");
+        assert!(share_shift(of(20.0, 100_000.0), of(1.0, 50.0)).p > 0.01, "one by chance");
+        // What all have but five is as rare.
+        let lacking = share_shift(of(99_980.0, 100_000.0), of(45.0, 50.0));
+        assert!((lacking.p / rare.p - 1.0).abs() < 1e-6, "{lacking:?}");
+        // Python: 2 * (1 - q)**30, with q = 1_000 / 11_000.
+        let none = share_shift(of(30.0, 10_000.0), of(0.0, 1_000.0));
+        assert!((none.p / 0.114_617_107 - 1.0).abs() < 1e-6, "{none:?}");
+        for (a, b) in
+            [(of(0.0, 0.0), of(3.0, 10.0)), (of(0.0, 10.0), of(0.0, 10.0)), (of(10.0, 10.0), of(7.0, 7.0))]
+        {
+            assert_eq!(share_shift(a, b).p, 1.0, "{a:?} {b:?}");
+        }
+        let same = share_shift(of(5_000.0, 10_000.0), of(500.0, 1_000.0));
+        assert!(same.difference == 0.0 && same.p > 0.999_9, "{same:?}");
     }
 
     #[test]

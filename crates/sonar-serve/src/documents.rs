@@ -12,6 +12,7 @@ use sonar_view::kit::json::line;
 use sonar_view::now::NowReport;
 use sonar_view::page::{PageStatus, SCHEMA};
 use sonar_view::past::all_series::{self, SeriesFilter};
+use sonar_view::past::different::{self, AskedDifference};
 use sonar_view::past::events::{self, EventFilter};
 use sonar_view::past::queries::{IntervalWidth, intervals, whole};
 use sonar_view::past::what_changed::{self, AskedChanges, AskedTime};
@@ -39,6 +40,8 @@ const MAX_INTERVALS: u64 = 1_000;
 /// The length of an interval, without `width`, in seconds; the most that it may be.
 const INTERVAL_S: u64 = 60;
 const MAX_INTERVAL_S: u64 = 86_400;
+/// The longest latency that may be asked for, in nanoseconds: eleven days.
+const MAX_LATENCY_NS: u64 = 1_000_000_000_000_000;
 
 /// A document of the API.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -63,6 +66,8 @@ pub(crate) enum DocumentKind {
     Waits,
     /// Files, disks and space over a span.
     Storage,
+    /// In what some operations differ from the rest of a span.
+    Different,
     /// Every stored series over a span.
     Series,
     /// The events of a span.
@@ -70,7 +75,7 @@ pub(crate) enum DocumentKind {
 }
 
 impl DocumentKind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Status,
         Self::Now,
         Self::Queries,
@@ -81,6 +86,7 @@ impl DocumentKind {
         Self::Incident,
         Self::Waits,
         Self::Storage,
+        Self::Different,
         Self::Series,
         Self::Events,
     ];
@@ -98,6 +104,7 @@ impl DocumentKind {
             Self::Incident => "/api/v1/incident",
             Self::Waits => "/api/v1/waits",
             Self::Storage => "/api/v1/storage",
+            Self::Different => "/api/v1/different",
             Self::Series => "/api/v1/series",
             Self::Events => "/api/v1/events",
         }
@@ -139,6 +146,7 @@ pub(crate) fn make(
         DocumentKind::Incident => asked.incident(parameters, &mut out),
         DocumentKind::Waits => asked.waits(parameters, &mut out),
         DocumentKind::Storage => asked.storage(parameters, &mut out),
+        DocumentKind::Different => asked.different(parameters, &mut out),
         DocumentKind::Series => asked.series(parameters, &mut out),
         DocumentKind::Events => asked.events(parameters, &mut out),
     };
@@ -290,9 +298,7 @@ impl<'a> AskedDocument<'a> {
 
     fn shape(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
         let zone = &parameters.zone()?;
-        let id = parameters.text("id").and_then(|text| shape_id(&text)).ok_or_else(|| {
-            PageProblem::wrong("id", "id is the id of a shape, as documents have it: up to 16 digits, 0 to f")
-        })?;
+        let id = parameters.text("id").and_then(|text| shape_id(&text)).ok_or_else(wrong_id)?;
         let history = self.history(port(&mut parameters)?, zone)?;
         let span = self.span(&mut parameters, &history, zone)?;
         parameters.finish()?;
@@ -354,6 +360,32 @@ impl<'a> AskedDocument<'a> {
         parameters.finish()?;
         let tests = self.page.history.disk_tests();
         written(line(&storage::report(&history, span, &tests, zone)?, out))
+    }
+
+    fn different(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
+        let zone = &parameters.zone()?;
+        let history = self.history(port(&mut parameters)?, zone)?;
+        let span = self.span(&mut parameters, &history, zone)?;
+        let shape = match parameters.text("id") {
+            Some(text) => Some(shape_id(&text).ok_or_else(wrong_id)?),
+            None => None,
+        };
+        let asked = AskedDifference {
+            start: parameters.time("start", self.now)?,
+            end: parameters.time("end", self.now)?,
+            low_ns: parameters.number("low", 0..=MAX_LATENCY_NS)?,
+            high_ns: parameters.number("high", 1..=MAX_LATENCY_NS)?,
+            shape,
+            namespace: parameters.text("namespace").filter(|text| !text.is_empty()),
+        };
+        parameters.finish()?;
+        if asked.start.zip(asked.end).is_some_and(|(start, end)| end <= start) {
+            return Err(PageProblem::wrong("end", "end is not later than start"));
+        }
+        if asked.low_ns.zip(asked.high_ns).is_some_and(|(low, high)| high <= low) {
+            return Err(PageProblem::wrong("high", "high is not more than low"));
+        }
+        written(line(&different::report(&history, span, &asked, zone)?, out))
     }
 
     fn series(&self, mut parameters: Parameters, out: &mut AnswerBytes) -> Result<(), PageProblem> {
@@ -420,6 +452,11 @@ impl<'a> AskedDocument<'a> {
 fn shape_id(text: &str) -> Option<ShapeId> {
     let is_hex = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hex.then(|| u64::from_str_radix(text, 16).ok().map(ShapeId)).flatten()
+}
+
+/// That the id of a shape is none.
+fn wrong_id() -> PageProblem {
+    PageProblem::wrong("id", "id is the id of a shape, as documents have it: up to 16 digits, 0 to f")
 }
 
 /// The port of the server that is asked for.

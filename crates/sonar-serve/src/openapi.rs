@@ -38,6 +38,10 @@ fn number() -> Value {
     json!({ "type": "integer", "minimum": 1 })
 }
 
+fn nanoseconds() -> Value {
+    json!({ "type": "integer", "minimum": 0 })
+}
+
 fn port() -> Value {
     json!({ "type": "integer", "minimum": 1, "exclusiveMaximum": 65_536 })
 }
@@ -80,6 +84,20 @@ const ROWS: [ParameterDoc; 4] = [
     parameter("limit", "the most rows", "10").with(number),
 ];
 
+const SELECTED: [ParameterDoc; 6] = [
+    parameter("start", "start of the time of the operations to compare, in the form of from", "-30m"),
+    parameter("end", "end of that time", "-1m"),
+    parameter(
+        "low",
+        "they took longer than so many nanoseconds; without times and latencies they are the slowest twentieth",
+        "100000000",
+    )
+    .with(nanoseconds),
+    parameter("high", "they took so many nanoseconds at most", "900000000").with(nanoseconds),
+    parameter("id", "only operations of the shape with this id are compared", "1f"),
+    parameter("namespace", "only operations of this namespace are compared", "shop.orders"),
+];
+
 impl DocumentKind {
     /// What it is, in a few words.
     const fn summary(self) -> &'static str {
@@ -96,6 +114,7 @@ impl DocumentKind {
             Self::Incident => "What changed, the timeline and the queries of a span",
             Self::Waits => "Where the time of operations went over a span",
             Self::Storage => "Files, disks and space over a span",
+            Self::Different => "In what some operations of a span differ from the rest",
             Self::Series => "Every stored series over a span",
             Self::Events => "The events of a span",
         }
@@ -113,6 +132,7 @@ impl DocumentKind {
             Self::Incident => "IncidentReport",
             Self::Waits => "WaitsReport",
             Self::Storage => "StorageReport",
+            Self::Different => "DifferentReport",
             Self::Series => "AllSeriesReport",
             Self::Events => "EventsReport",
         }
@@ -154,6 +174,7 @@ impl DocumentKind {
                 parameter("filter", "words of the sentence", "started"),
                 parameter("limit", "the most events: the latest", "10").with(number),
             ]),
+            Self::Different => all.extend(SELECTED),
             Self::Timeline | Self::Incident | Self::Waits | Self::Storage => {}
         }
         all.extend(SPAN);

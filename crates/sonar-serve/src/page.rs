@@ -8,8 +8,8 @@ use axum::http::HeaderValue;
 use sonar_core::{HistoryReader, Timestamp};
 use sonar_view::agent::AgentStatus;
 use sonar_view::now::ListedOperations;
+use sonar_view::past::ScannedParts;
 use sonar_view::past::storage::DiskTests;
-use sonar_view::past::what_changed::ScannedParts;
 use tokio::sync::Semaphore;
 
 use crate::access::PageAccess;

@@ -71,6 +71,7 @@ fn the_types_of_the_web_app_are_those_of_the_documents() {
         all.document::<crate::past::all_series::AllSeriesReport>(),
         all.document::<crate::past::events::EventsReport>(),
         all.document::<crate::past::storage::StorageReport>(),
+        all.document::<crate::past::different::DifferentReport>(),
         all.document::<crate::why::WhyReport>(),
         all.document::<crate::stacks::StackReport>(),
         all.document::<crate::stacks::StackComparison>(),

@@ -1,5 +1,6 @@
 // Asks the server of the page for its documents.
 
+import { writeSelection } from "../parts/selection";
 import type { NowReport, PageStatus, QueriesDocument, Report, RequestProblem } from "../report";
 import type { Address } from "./address";
 import { OWN_GROUPINGS } from "./groups";
@@ -121,7 +122,11 @@ export async function load(address: Address, signal: AbortSignal): Promise<ViewD
   if (view === "now") return now(signal);
   const parameters = range(address);
   if (view === "what-changed" && against !== "" && against !== "before") parameters.set("against", against);
-  if (view === "shape") parameters.set("id", shape);
+  if (view === "shape" || (view === "different" && shape !== "")) parameters.set("id", shape);
+  if (view === "different") {
+    writeSelection(parameters, address.selection);
+    if (filter !== "") parameters.set("namespace", filter);
+  }
   if (filter !== "" && (view === "series" || view === "events")) parameters.set("filter", filter);
   if (kind !== "" && view === "series") parameters.set("subject", kind);
   if (kind !== "" && view === "events") parameters.set("kind", kind);

@@ -10,6 +10,7 @@ import { ComparedWith, type EarlierReport } from "../parts/earlier";
 import { visible } from "../parts/format";
 import { isTyping, type KeyWords, MoreKeys } from "../parts/keys";
 import { ChooseRange, markOf } from "../parts/lanes";
+import { ChooseOperations, type Compared, NOTHING } from "../parts/selection";
 import { Clock, seconds } from "../parts/time";
 import type { PageStatus, QueriesDocument, Report, TimelineReport, ZoneObject } from "../report";
 import {
@@ -23,6 +24,7 @@ import {
   read,
   span,
   VIEWS,
+  withoutTimes,
   written,
 } from "./address";
 import { follow, load, openSession, Refused, status, type ViewDocument } from "./api";
@@ -230,14 +232,16 @@ export function LivePage() {
                       </Choice>
                     )}
                   >
-                    <Document
-                      key={written(asked(shown.address))}
-                      shown={shown}
-                      isLive={isLive && endsNow}
-                      go={go}
-                      filter={address.filter}
-                      onFilter={(filter) => filter !== address.filter && go({ ...address, filter })}
-                    />
+                    <ChooseOperations.Provider value={(compared) => go(comparing(address, compared))}>
+                      <Document
+                        key={written(asked(shown.address))}
+                        shown={shown}
+                        isLive={isLive && endsNow}
+                        go={go}
+                        filter={address.filter}
+                        onFilter={(filter) => filter !== address.filter && go({ ...address, filter })}
+                      />
+                    </ChooseOperations.Provider>
                   </LinkToShapes.Provider>
                 </MoreKeys.Provider>
               </EventMarks.Provider>
@@ -247,6 +251,12 @@ export function LivePage() {
       )}
     </>
   );
+}
+
+/** The view of what is different in a selection, with the shape and the namespace that are shown now. */
+function comparing(address: Address, { selection, shape = address.shape, namespace }: Compared): Address {
+  const filter = namespace ?? (address.view === "different" ? address.filter : "");
+  return { ...address, view: "different", selection, shape, filter, kind: "" };
 }
 
 /** The zone of the browser, or UTC, over a span in nanoseconds since 1970. */
@@ -357,7 +367,7 @@ const Views = ({ address, go }: Controls) => (
     {(Object.keys(VIEWS) as (keyof typeof VIEWS)[]).map((view) => (
       <Choice
         key={view}
-        to={{ ...address, view, shape: "", filter: "", kind: "" }}
+        to={{ ...address, view, shape: "", filter: "", kind: "", selection: NOTHING }}
         go={go}
         isChosen={view === address.view}
       >

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { visible } from "../parts/format";
 import type { QueryShapeJson } from "../report";
-import { type Address, COMPARISONS, type Comparison, GROUPINGS, RANGES, VIEWS } from "./address";
+import { type Address, COMPARISONS, type Comparison, GROUPINGS, RANGES, VIEWS, withoutTimes } from "./address";
 import { findShapes } from "./api";
 import type { Controls } from "./choice";
 import { isComparable } from "./earlier";
@@ -21,7 +21,7 @@ export function places(address: Address): Place[] {
   const plain: Address = { ...address, shape: "", filter: "", kind: "" };
   return [
     ...(Object.keys(VIEWS) as (keyof typeof VIEWS)[]).map((view) => ({ words: VIEWS[view], to: { ...plain, view } })),
-    ...RANGES.map((range) => ({ words: `last ${range}`, to: { ...address, from: `-${range}`, to: "" } })),
+    ...RANGES.map((range) => ({ words: `last ${range}`, to: { ...withoutTimes(address), from: `-${range}`, to: "" } })),
     ...GROUPINGS.map((by): Place => ({ words: `queries by ${by}`, to: { ...plain, view: "queries", by } })),
     ...(isComparable(address.view) ? (Object.keys(COMPARISONS) as Comparison[]) : []).map((against) => ({
       words: `compare with ${COMPARISONS[against]}`,

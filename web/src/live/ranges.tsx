@@ -4,7 +4,7 @@ import type { VNode } from "preact";
 import { useRef, useState } from "preact/hooks";
 
 import type { PageStatus } from "../report";
-import { between, moved, RANGES, span } from "./address";
+import { between, moved, RANGES, span, withoutTimes } from "./address";
 import { Choice, type Controls } from "./choice";
 import { inputText, type KnownTime, MAX_DAYS, momentOf, rangeProblem } from "./times";
 
@@ -25,7 +25,7 @@ export const Ranges = ({ address, go, stored }: RangesProps): VNode => (
     {RANGES.map((range) => (
       <Choice
         key={range}
-        to={{ ...address, from: `-${range}`, to: "" }}
+        to={{ ...withoutTimes(address), from: `-${range}`, to: "" }}
         go={go}
         isChosen={address.to === "" && address.from === `-${range}`}
       >

@@ -1,61 +1,25 @@
 // One query shape over time: a heat map of its latencies with quantiles, its calls and failures.
 
-import { useMemo, useState } from "preact/hooks";
+import { useContext, useMemo, useState } from "preact/hooks";
 
 import { GapList, gapSummary } from "../parts/changes";
-import { Chart, type Layer, type Range } from "../parts/chart";
-import { logShare } from "../parts/density";
+import { Chart, type Range } from "../parts/chart";
 import { useEarlier } from "../parts/earlier";
-import { brief, count, duration, plural, visible } from "../parts/format";
+import { count, visible } from "../parts/format";
+import { heatMap, latencyAxis } from "../parts/heat";
 import { ShowOnly } from "../parts/lanes";
+import { ChooseOperations, type Rectangle, selectionOf } from "../parts/selection";
 import { Shell, Words } from "../parts/shell";
-import { logTicks, timeAxis } from "../parts/ticks";
+import { timeAxis } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
 import { span, xsOf } from "../parts/timeline";
 import type { ShapeHistory } from "../report";
 
-/** The lower end of a row, of its upper one: a row is a quarter of an octave. */
-const ROW = 2 ** 0.25;
 const QUANTILES = [
   ["p50", "#2a9d63"],
   ["p95", "#e07b39"],
   ["p99", "#d64545"],
 ] as const;
-
-/** The operations of each part by latency, as a layer: a cell is the darker the more operations it holds. */
-export function heatMap({ parts, bounds_ns }: ShapeHistory, [from, to]: Range): Layer {
-  const width = (to - from) / parts.length;
-  const most = parts.reduce((most, { latencies }) => Math.max(most, ...latencies.map(([, times]) => times)), 1);
-  const [low, high] = [(bounds_ns[0] ?? 1e6) / ROW, bounds_ns.at(-1) ?? 1e7];
-  return {
-    bounds: [
-      [from, to],
-      [low, high],
-    ],
-    draw(plot, context) {
-      context.fillStyle = "#3b7dd8";
-      parts.forEach(({ latencies }, at) => {
-        const left = plot.valToPos(from + at * width, "x", true);
-        const right = plot.valToPos(from + (at + 1) * width, "x", true);
-        for (const [row, times] of latencies) {
-          const top = plot.valToPos(bounds_ns[row]!, "y", true);
-          const bottom = plot.valToPos(bounds_ns[row]! / ROW, "y", true);
-          context.globalAlpha = 0.15 + 0.75 * logShare(times, 1, most);
-          context.fillRect(left, top, Math.max(right - left, 1), Math.max(bottom - top, 1));
-        }
-      });
-      context.globalAlpha = 1;
-    },
-    read(plot, left, top) {
-      const part = parts[Math.floor((plot.posToVal(left, "x") - from) / width)];
-      const value = plot.posToVal(top, "y");
-      const found = part?.latencies.find(([row]) => value <= bounds_ns[row]! && value > bounds_ns[row]! / ROW);
-      if (!part || !found) return null;
-      const bound = bounds_ns[found[0]]!;
-      return `${plural(found[1], "operation")} of ${duration(bound / ROW)} to ${duration(bound)}`;
-    },
-  };
-}
 
 /** Operations a second in each part; null where nothing was observed. */
 export const rate =
@@ -69,7 +33,11 @@ export function ShapePage({ report }: { report: ShapeHistory }) {
   const extent = span(about);
   const [range, setRange] = useState<Range | null>(null);
   const xs = useMemo(() => xsOf(extent, parts.length), [report]);
-  const layer = useMemo(() => heatMap(report, extent), [report]);
+  const layer = useMemo(() => {
+    const cells = parts.map(({ latencies }) => latencies);
+    return heatMap(report.bounds_ns, cells, extent);
+  }, [report]);
+  const choose = useContext(ChooseOperations);
   const earlier = useEarlier("shape", xs);
   const shared = { x: timeAxis(clock), xs, extent, range, onRange: setRange };
   return (
@@ -91,12 +59,7 @@ export function ShapePage({ report }: { report: ShapeHistory }) {
         <Chart
           {...shared}
           title="Latency"
-          y={{
-            name: "latency",
-            log: 10,
-            show: (ns) => duration(ns),
-            ticks: (min, max, most) => logTicks(min, max, most, 10, (ns) => brief(duration(ns))),
-          }}
+          y={latencyAxis}
           series={QUANTILES.map(([name, colour]) => ({
             name,
             colour,
@@ -104,8 +67,9 @@ export function ShapePage({ report }: { report: ShapeHistory }) {
             ...earlier(({ parts }) => parts.map((part) => part[name])),
           }))}
           layer={layer}
+          {...(choose && { onRectangle: (part: Rectangle) => choose({ selection: selectionOf(part) }) })}
           height={320}
-          note="A cell is the darker the more operations it holds."
+          note={`A cell is the darker the more operations it holds.${choose ? " Drag a rectangle: what is different in it?" : ""}`}
         />
         <Chart
           {...shared}

@@ -8,6 +8,7 @@ import uPlot from "uplot";
 import { ComparedWith, difference } from "./earlier";
 import { letters, useMotion } from "./motion";
 import { moveCursor, options, type Reading } from "./plot";
+import type { Rectangle } from "./selection";
 import type { Ticks } from "./ticks";
 import { clampRange, zoomed } from "./zoom";
 
@@ -82,6 +83,8 @@ export interface ChartProps {
   /** The part of it that is shown; null for all. */
   range: Range | null;
   onRange: (range: Range | null) => void;
+  /** What a rectangle does that is dragged; without it, dragging only zooms. */
+  onRectangle?: (rectangle: Rectangle) => void;
   height?: number;
   note?: string;
 }
@@ -244,8 +247,8 @@ export function Chart(props: ChartProps) {
   const reading = cursor.x === null ? "" : [props.x.show(cursor.x), cursor.words].filter(Boolean).join(" · ");
   const heard = useRef<() => string>(() => "");
   heard.current = () => spoken(reading, visible, at, props.y);
-  const zoomTitle =
-    "Drag to zoom, Shift and drag to pan, double click for all; arrows read values, with Shift they pan, + and - and 0 zoom";
+  const rectangleTitle = props.onRectangle ? "Drag a rectangle to compare what is in it with the rest. " : "";
+  const zoomTitle = `${rectangleTitle}Drag to zoom, Shift and drag to pan, double click for all; arrows read values, with Shift they pan, + and - and 0 zoom`;
   return (
     <figure class="chart">
       <figcaption>

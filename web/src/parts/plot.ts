@@ -31,6 +31,9 @@ export function moveCursor(plot: uPlot, left: number) {
   move({ left, top: plot.over.clientHeight / 2 }, true, true);
 }
 
+/** A dragged part that is at least as many pixels high is a rectangle, not a range. */
+const MIN_HEIGHT = 20;
+
 /** The options of uPlot for a chart; `read` is called with what is under the cross-hair. */
 export function options(
   latest: { current: ChartProps },
@@ -101,7 +104,7 @@ export function options(
     legend: { show: false },
     focus: { alpha: 1 },
     cursor: {
-      drag: { x: true, y: false, setScale: false, dist: 5 },
+      drag: { x: true, y: props().onRectangle !== undefined, uni: MIN_HEIGHT, setScale: false, dist: 5 },
       points: { show: !props().stacked && drawn.every((series) => series.kind !== "bars"), size: 8 },
       ...(props().x.shared ? { sync: SHARED } : {}),
       bind: {
@@ -132,9 +135,20 @@ export function options(
       draw: [(self) => drawLevel(self, props().level)],
       setSelect: [
         (self) => {
-          const { left, width } = self.select;
+          const { left, top, width, height } = self.select;
           if (width < 5) return;
           const range: Range = [self.posToVal(left, "x"), self.posToVal(left + width, "x")];
+          const { onRectangle } = props();
+          const { clientWidth, clientHeight } = self.over;
+          if (onRectangle && height < clientHeight - 1) {
+            // What reaches an end has no bound there.
+            const isAll = width >= clientWidth - 1 && props().range === null;
+            const high = top < 1 ? null : self.posToVal(top, "y");
+            const low = top + height > clientHeight - 1 ? null : self.posToVal(top + height, "y");
+            self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+            if (height >= MIN_HEIGHT) onRectangle({ x: isAll ? null : range, y: [low, high] });
+            return;
+          }
           self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
           props().onRange(clampRange(range, props().extent));
         },

@@ -1,6 +1,7 @@
-//! The rate of false alarms when the two halves of a steady recording are compared.
+//! The rate of false alarms: when the two halves of a steady recording are compared, and some operations with the rest.
 
 use sonar_core::Figures;
+use sonar_core::differences::{TheseAndRest, ValueTally, compare};
 use sonar_core::significance::{MIN_EFFECT, dispersion, holm, rate, shift};
 use sonar_core::timeline::TimeBucket;
 use sonar_core::{ObservedParts, Timestamp};
@@ -104,5 +105,50 @@ fn a_shape_that_is_50_percent_slower_is_found() {
             alarms(&a, &b)
         })
         .count();
+    assert!(found as u64 * 10 >= RUNS * 9, "{found} of {RUNS}");
+}
+
+/// Some operations with a value in each of four dimensions, of few or of many values, and whether each is selected: one in
+/// fifty by chance, and of the first value of the first dimension as many more as `excess` says.
+fn selected(random: &mut Random, excess: f64) -> [ValueTally<u64>; 4] {
+    let mut tallies: [ValueTally<u64>; 4] = Default::default();
+    for _ in 0..5_000 {
+        let unit = random.unit();
+        let values = [
+            random.next() % 3,
+            // Few are frequent, most are rare.
+            (40.0 * unit.powi(4)) as u64,
+            random.next() % 400,
+            u64::from(random.unit() < 0.01),
+        ];
+        let chance = 0.02 * if values[0] == 0 { excess } else { 1.0 };
+        let is_selected = random.unit() < chance;
+        let one = TheseAndRest { these: f64::from(is_selected), rest: f64::from(!is_selected) };
+        tallies.iter_mut().zip(values).for_each(|(tally, value)| tally.add(&value, one));
+    }
+    tallies
+}
+
+#[test]
+fn a_random_part_of_operations_differs_from_the_rest_in_at_most_five_of_a_hundred_cases() {
+    const RUNS: u64 = 200;
+    let differs = |run: &u64| {
+        let found = compare(&selected(&mut Random(*run), 1.0), 8);
+        found.iter().any(|dimension| dimension.difference > 0.0)
+    };
+    let false_alarms = (0..RUNS).filter(differs).count();
+    assert!(false_alarms as u64 * 20 <= RUNS, "{false_alarms} of {RUNS}");
+}
+
+#[test]
+fn a_value_that_is_selected_five_times_as_often_is_found() {
+    const RUNS: u64 = 50;
+    let found = |run: &u64| {
+        let found = compare(&selected(&mut Random(1_000_000 + run), 5.0), 8);
+        let [first, rest @ ..] = &found[..] else { return false };
+        let value = &first.values[0];
+        value.value == Some(0) && value.differs && rest.iter().all(|dimension| dimension.difference == 0.0)
+    };
+    let found = (0..RUNS).filter(found).count();
     assert!(found as u64 * 10 >= RUNS * 9, "{found} of {RUNS}");
 }

@@ -180,6 +180,32 @@ fn storage_has_the_disks_with_their_tests_and_the_files() {
 }
 
 #[test]
+fn some_operations_are_compared_with_the_rest() {
+    let page = TestPage::of_an_hour();
+    let ask = |query: &str| page.read(&format!("/api/v1/different?{query}")).json();
+    let slow = ask("low=10000000&high=1000000000&zone=UTC");
+    assert_eq!((&slow["kind"], &slow["source"]), (&"different".into(), &"wire".into()));
+    assert_eq!((slow["these"].as_u64(), slow["rest"].as_u64()), (Some(180 * 50), Some(180 * 50)));
+    let selected = &slow["selected"];
+    assert_eq!(selected["start_ns"].as_u64(), Some(at(0).unix_ns()));
+    // Whole buckets.
+    let bound = |name: &str| selected[name].as_f64().unwrap();
+    assert!(bound("low_ns") <= 10e6 && bound("low_ns") > 9.7e6, "{selected}");
+    assert!(bound("high_ns") >= 1e9 && bound("high_ns") < 1.03e9, "{selected}");
+    let first = &slow["dimensions"][0];
+    assert_eq!((&first["dimension"], &first["values"][0]["differs"]), (&"time".into(), &true.into()));
+    assert!(first["values"][0]["start_ns"].as_u64() >= Some(at(1_800).unix_ns()), "{first}");
+    assert_eq!(slow["dimensions"][1]["difference"], 0.0);
+    let of_shape = ask("id=1&namespace=shop.orders&start=-10m&end=-5m");
+    assert_eq!((of_shape["these"].as_u64(), of_shape["rest"].as_u64()), (Some(30 * 50), Some(330 * 50)));
+    assert_eq!(of_shape["shape"]["namespace"], "shop.orders");
+    assert!(of_shape["selected"]["low_ns"].is_null());
+    assert_eq!(ask("")["selected"]["is_default"], true);
+    assert_eq!(ask("id=99")["reason"], "nothing_stored");
+    assert_eq!(ask("start=2023-11-14T20:00:00Z&end=2023-11-14T21:00:00Z")["reason"], "question");
+}
+
+#[test]
 fn who_asks_the_same_a_moment_later_gets_the_same_answer_which_is_made_once() {
     let history = TestHistory::hour();
     let opened = history.opened.clone();
@@ -221,6 +247,11 @@ fn a_wrong_parameter_is_named() {
         ("shape?id=", "id"),
         ("shape?id=12345678901234567", "id"),
         ("shape?id=+1", "id"),
+        ("different?low=100&high=100", "high"),
+        ("different?low=-1", "low"),
+        ("different?high=0", "high"),
+        ("different?start=-5m&end=-10m", "end"),
+        ("different?id=x", "id"),
         ("what-changed?against=tomorrow", "against"),
         ("what-changed?at=-5m&from=-10m", "from"),
         ("what-changed?at=-5m&precision=61", "precision"),

@@ -14,13 +14,14 @@ use sonar_serve::{AccessToken, PageLimits, PageRefusal, RequestRate};
 
 use crate::support::{Answer, POLICY, TestHistory, TestPage, at, get, post};
 
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 7] = [
     "/api/v1/status",
     "/api/v1/queries",
     "/api/v1/queries/intervals",
     "/api/v1/timeline",
     "/api/v1/what-changed",
     "/api/v1/incident",
+    "/api/v1/different",
 ];
 const APP: &str = "/";
 

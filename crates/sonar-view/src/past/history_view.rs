@@ -10,7 +10,7 @@ use sonar_core::history::{
 use sonar_core::{Endpoint, Timestamp};
 
 use super::PastError;
-use super::what_changed::ScannedParts;
+use super::scanned_parts::ScannedParts;
 use crate::changes::words;
 use crate::changes::{GapJson, gaps_summary};
 use crate::kit::{Zone, server_name};

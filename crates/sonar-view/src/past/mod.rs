@@ -14,6 +14,7 @@
 //! | what happened | [`events`] |
 //! | where the time of operations went, over time | [`waits`] |
 //! | files, disks and space, over time | [`storage`] |
+//! | in what some operations differ from the rest | [`different`] |
 //!
 //! Each answer is made of a [`HistoryView`], which reads through
 //! [`HistoryReader`](sonar_core::HistoryReader): the store, or one in memory. Times are points in time: who asks has read
@@ -24,12 +25,14 @@ pub mod baseline;
 mod bounded_sums;
 pub mod compare;
 mod compared_time;
+pub mod different;
 mod digest;
 mod error;
 pub mod events;
 mod history_view;
 mod incident;
 pub mod queries;
+mod scanned_parts;
 pub mod series;
 mod series_sum;
 pub mod shape;
@@ -44,4 +47,5 @@ pub use digest::{DigestRows, HistoryDigest};
 pub use error::PastError;
 pub use history_view::{HistoryView, resolution, whole_windows};
 pub use incident::PastIncident;
+pub use scanned_parts::ScannedParts;
 pub use steps::HistoryStep;

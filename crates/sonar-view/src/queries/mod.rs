@@ -8,6 +8,7 @@ pub mod column;
 pub mod csv;
 pub mod each;
 mod grouping;
+pub(crate) mod heat_rows;
 pub mod json;
 pub mod layout;
 pub mod live;

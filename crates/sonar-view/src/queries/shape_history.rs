@@ -1,25 +1,20 @@
 //! One query shape over time, as a JSON document.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
 use sonar_core::figures::Figures;
-use sonar_core::histogram::{SUB_BUCKETS, index_of, upper_bound_ns};
 use sonar_core::history::{CollectorKind, HistoryWindow};
-use sonar_core::{Histogram, Role, Row, ShapeId, ShapeInfo, Source};
+use sonar_core::{Role, Row, ShapeId, ShapeInfo, Source};
 use ts_rs::TS;
 
 use crate::changes::GapJson;
 use crate::kit::{About, Zone, ZoneObject};
+use crate::queries::heat_rows::HeatRows;
 use crate::timeline::TimeAxis;
 
 /// Version of the schema.
 const SCHEMA: u32 = 1;
-/// Rows of latency in an octave.
-const ROWS: i32 = 4;
-/// A source with whole milliseconds says 0 of what took less than one.
-const LESS_THAN_A_MS: u64 = 999_999;
 
 /// How long the operations of one shape took, how many there were and how many failed.
 #[derive(Clone, Debug, Serialize, TS)]
@@ -146,12 +141,9 @@ impl ShapeHistoryBuilder {
             .iter()
             .map(|part| (&part.figures[source as usize], part.seconds[source as usize]))
             .collect();
-        let rows: BTreeSet<i32> =
-            of_parts.iter().flat_map(|(figures, _)| rows_of(&figures.latency).into_keys()).collect();
-        let number: BTreeMap<i32, u64> = rows.iter().copied().zip(0..).collect();
+        let rows = HeatRows::of(of_parts.iter().map(|(figures, _)| &figures.latency));
         let part = |&(figures, observed_s): &(&Figures, f64)| {
             let latency = &figures.latency;
-            let of_row = |(row, count)| [number.get(&row).copied().unwrap_or_default(), count];
             ShapePartJson {
                 observed_s,
                 calls: figures.calls,
@@ -160,7 +152,7 @@ impl ShapeHistoryBuilder {
                 p95: latency.quantile_ns(0.95),
                 p99: latency.quantile_ns(0.99),
                 max: latency.max_ns(),
-                latencies: rows_of(latency).into_iter().map(of_row).collect(),
+                latencies: rows.cells(latency),
             }
         };
         let span = self.axis.span;
@@ -176,54 +168,9 @@ impl ShapeHistoryBuilder {
             source: source.name(),
             calls,
             failed,
-            bounds_ns: rows.into_iter().map(bound_ns).collect(),
+            bounds_ns: rows.bounds_ns(),
             parts: of_parts.iter().map(part).collect(),
             gaps,
         })
-    }
-}
-
-/// Buckets of a histogram in one row.
-const BUCKETS: i32 = SUB_BUCKETS / ROWS;
-
-/// Operations by the row of their latency.
-fn rows_of(latency: &Histogram) -> BTreeMap<i32, u64> {
-    let mut rows = BTreeMap::new();
-    let mut counted = 0;
-    for (bucket, count) in latency.buckets() {
-        *rows.entry(bucket.div_euclid(BUCKETS)).or_default() += count;
-        counted += count;
-    }
-    let zero = latency.count() - counted;
-    if zero > 0 {
-        *rows.entry(index_of(LESS_THAN_A_MS).unwrap_or_default().div_euclid(BUCKETS)).or_default() += zero;
-    }
-    rows
-}
-
-/// The upper bound of a row in nanoseconds.
-fn bound_ns(row: i32) -> u64 {
-    upper_bound_ns(row * BUCKETS + BUCKETS - 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_are_quarters_of_an_octave_and_hold_every_operation() {
-        let mut latency = Histogram::default();
-        for ns in [0, 1, 1_000, 1_001, 1_500_000, 1_500_001, 3_000_000_000] {
-            latency.record(ns);
-        }
-        let rows = rows_of(&latency);
-        assert_eq!(rows.values().sum::<u64>(), latency.count());
-        for ns in [1_000_u64, 1_500_000, 3_000_000_000] {
-            let row = index_of(ns).unwrap().div_euclid(BUCKETS);
-            assert!(rows.contains_key(&row));
-            assert!(bound_ns(row - 1) < ns && ns <= bound_ns(row), "{ns}");
-            let ratio = bound_ns(row) as f64 / bound_ns(row - 1) as f64;
-            assert!((ratio - 2_f64.powf(0.25)).abs() < 0.01, "{ratio}");
-        }
     }
 }

@@ -21,6 +21,12 @@ impl TimeAxis {
         Self { span, parts: windows.clamp(1, columns.max(1)) }
     }
 
+    /// When a part begins.
+    pub fn start(&self, part: usize) -> Timestamp {
+        let offset = u128::from(self.span.length_ns()) * part as u128 / self.parts as u128;
+        self.span.from.plus_ns(offset as u64)
+    }
+
     fn place(&self, at: Timestamp) -> usize {
         let length = u128::from(self.span.length_ns().max(1));
         let offset = u128::from(at.since(self.span.from)) * self.parts as u128 / length;

@@ -9,6 +9,7 @@ mod known;
 mod live;
 mod output;
 mod past;
+mod past_different;
 mod past_storage;
 mod past_waits;
 #[path = "../../examples/picture/mod.rs"]

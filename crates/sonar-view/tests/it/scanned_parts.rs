@@ -10,8 +10,8 @@ use sonar_core::history::{
 use sonar_core::testing::MemoryHistory;
 use sonar_core::{Endpoint, Operation, Timestamp};
 use sonar_view::kit::Zone;
-use sonar_view::past::HistoryView;
-use sonar_view::past::what_changed::{AskedChanges, AskedTime, ScannedParts, prepare, report};
+use sonar_view::past::what_changed::{AskedChanges, AskedTime, prepare, report};
+use sonar_view::past::{HistoryView, ScannedParts};
 
 /// 2023-11-14T22:00:00Z: the start of an hour, and of a part.
 const START: u64 = 1_699_999_200;

@@ -13,7 +13,6 @@ use sonar_core::history::Span;
 
 use self::compared::compare;
 use self::explained::Explained;
-pub use self::parts::ScannedParts;
 pub use self::scan::prepare;
 use super::{ComparedTime, HistoryView, PastError, resolution};
 use crate::changes::{ChangesReport, ComparedSpans};

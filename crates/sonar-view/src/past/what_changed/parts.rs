@@ -1,47 +1,25 @@
 //! A long span is scanned in parts of equal length, each by itself: what was found in one can be kept for the next answer.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use sonar_core::Timestamp;
 use sonar_core::changes::{
     ALPHA, ChangeKind, CommandEvents, HistoryChange, RECENT_WINDOWS, Scan, ScanMoment, costliest,
     without_repetitions,
 };
-use sonar_core::history::{Event, HistoryWindow, ObservedSpan, Resolution, Span};
+use sonar_core::history::{Event, ObservedSpan, Resolution, Span};
 
 use super::compared::{SIZES_EVERY_NS, baseline};
 use super::measured::ChangeMeasurement;
 use crate::changes::SeenSpan;
+use crate::past::scanned_parts::{PartKey, ScannedPart, ScannedParts, ScannedWindow};
 use crate::past::{HistoryView, PastError};
 
 /// The most windows that a scan compares.
 pub(super) const MAX_SCANNED: u64 = 1_500;
 /// The number of windows in a part.
 const PART_WINDOWS: u64 = 60;
-/// The most parts that are kept.
-const MAX_PARTS: usize = 512;
-/// The most changes in all parts that are kept.
-const MAX_CHANGES: usize = 10_000;
-
-/// What was found in a part of a span, or in all of a short one.
-#[derive(Debug, Default)]
-pub(super) struct ScannedPart {
-    /// The moments of change, each change measured from the window on in which it began.
-    pub moments: Vec<ScanMoment>,
-    windows: Vec<ScannedWindow>,
-    /// Whether enough was observed to compare anything.
-    has_compared: bool,
-}
-
-/// What is to be known of a window in which nothing changed.
-#[derive(Debug)]
-struct ScannedWindow {
-    start: Timestamp,
-    seen: SeenSpan,
-    commands: CommandEvents,
-}
 
 /// What was found in a span.
 #[derive(Debug, Default)]
@@ -112,15 +90,6 @@ fn with_behind(span: Span, resolution: Resolution) -> Span {
     Span { to: span.to.plus_ns((RECENT_WINDOWS as u64 - 1) * resolution.width_ns()), ..span }
 }
 
-impl ScannedWindow {
-    fn of(window: &HistoryWindow) -> Self {
-        let (mut seen, mut commands) = (SeenSpan::default(), CommandEvents::default());
-        seen.add(window);
-        commands.add(window);
-        Self { start: window.window.start, seen, commands }
-    }
-}
-
 /// The moments by time, with only what began within `span`, and each change once.
 pub(super) fn begun_in(mut moments: Vec<ScanMoment>, span: Span, width_ns: u64) -> Vec<ScanMoment> {
     moments.sort_by_key(|moment| moment.span.from);
@@ -141,63 +110,6 @@ fn began_in(change: &HistoryChange, span: Span, width: u64) -> bool {
     span.contains(change.since)
         || span.contains(since)
         || change.effects.iter().any(|effect| began_in(effect, span, width))
-}
-
-/// Parts that were scanned before, in bounded memory. One is used again while the history says the same of its time.
-#[derive(Debug, Default)]
-pub struct ScannedParts(Mutex<KnownParts>);
-
-#[derive(Debug, Default)]
-struct KnownParts {
-    parts: HashMap<PartKey, KnownPart>,
-    /// How often any was used or added.
-    uses: u64,
-}
-
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-struct PartKey {
-    /// The port of the server that it is about; all of them without it.
-    server: Option<u16>,
-    resolution: Resolution,
-    from: Timestamp,
-}
-
-#[derive(Debug)]
-struct KnownPart {
-    /// Of what was observed when it was scanned.
-    fingerprint: u64,
-    last_used: u64,
-    changes: usize,
-    part: Arc<ScannedPart>,
-}
-
-impl ScannedParts {
-    fn find(&self, key: PartKey, fingerprint: u64) -> Option<Arc<ScannedPart>> {
-        let known = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.uses += 1;
-        let part = known.parts.get_mut(&key).filter(|part| part.fingerprint == fingerprint)?;
-        part.last_used = known.uses;
-        Some(Arc::clone(&part.part))
-    }
-
-    fn keep(&self, key: PartKey, fingerprint: u64, part: &Arc<ScannedPart>) {
-        fn count(changes: &[HistoryChange]) -> usize {
-            changes.iter().map(|change| 1 + count(&change.effects)).sum()
-        }
-        let changes = part.moments.iter().map(|moment| count(&moment.changes.changes)).sum();
-        let known = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.uses += 1;
-        let part = KnownPart { fingerprint, last_used: known.uses, changes, part: Arc::clone(part) };
-        known.parts.insert(key, part);
-        let is_too_much = |parts: &HashMap<PartKey, KnownPart>| {
-            parts.len() > MAX_PARTS || parts.values().map(|part| part.changes).sum::<usize>() > MAX_CHANGES
-        };
-        while is_too_much(&known.parts) {
-            let oldest = known.parts.iter().min_by_key(|(_, part)| part.last_used).map(|(key, _)| *key);
-            let Some(oldest) = oldest else { break };
-            known.parts.remove(&oldest);
-        }
-    }
 }
 
 /// The parts of a span, and what the history says of their time.
