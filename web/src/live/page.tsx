@@ -24,7 +24,6 @@ import {
   read,
   span,
   VIEWS,
-  withoutTimes,
   written,
 } from "./address";
 import { follow, load, openSession, Refused, status, type ViewDocument } from "./api";
