@@ -1,6 +1,6 @@
 //! Finds the files of `diagnostic.data` and reads their documents.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
-use sonar_core::Timestamp;
 use sonar_core::internals::{Assessment, Metric, SampleKey, ServerDescription, ServerSample};
+use sonar_core::{OldestFirst, Timestamp};
 use sonar_decode::ftdc::{
     ChunkError, DocumentContent, SampleReader, StatusReader, describe, document_length, parse,
 };
@@ -390,8 +390,7 @@ impl SampleRange {
 
 /// Which samples are new: the same ones can stand in an interim file and in an archive.
 pub struct Repetitions {
-    seen: HashSet<SampleKey>,
-    order: VecDeque<SampleKey>,
+    seen: OldestFirst<SampleKey, ()>,
     capacity: usize,
 }
 
@@ -404,21 +403,16 @@ impl Default for Repetitions {
 impl Repetitions {
     /// Remembers the last `capacity` samples.
     pub fn new(capacity: usize) -> Self {
-        Self { seen: HashSet::new(), order: VecDeque::new(), capacity }
+        Self { seen: OldestFirst::default(), capacity }
     }
 
     /// Whether the sample with that key is new.
     pub fn is_new(&mut self, key: SampleKey) -> bool {
-        if !self.seen.insert(key) {
-            return false;
+        let is_new = self.seen.insert(key, ()).is_none();
+        if self.seen.count() > self.capacity {
+            self.seen.pop_oldest();
         }
-        self.order.push_back(key);
-        if self.order.len() > self.capacity
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.seen.remove(&oldest);
-        }
-        true
+        is_new
     }
 }
 
