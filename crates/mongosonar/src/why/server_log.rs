@@ -402,8 +402,8 @@ mod tests {
         for one in [new, old] {
             assert_eq!((one.process, one.source), (Some(std::process::id()), Source::Log));
             assert_eq!((one.duration_ns, one.is_exact), (21_000_000, true));
-            assert_eq!(one.evidence.collection_scans, 1);
-            assert_eq!(one.evidence.sums.docs_examined.get(), Some(6036));
+            assert_eq!(one.evidence.totals.collection_scans, 1);
+            assert_eq!(one.evidence.totals.sums.docs_examined.get(), Some(6036));
             assert_eq!(one.evidence.selected.get(), Some(7));
         }
         assert_eq!(new.shape.id, old.shape.id);
