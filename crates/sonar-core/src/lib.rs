@@ -7,6 +7,7 @@
 pub mod baseline;
 pub mod changes;
 pub mod command_types;
+pub mod counter;
 pub mod coverage;
 pub mod current_op;
 pub mod digest;
