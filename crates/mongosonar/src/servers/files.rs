@@ -18,8 +18,9 @@ use sonar_sys::host::process_files::ProcessFiles;
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::input::follow::{FILE_PATIENCE, FileThread, FollowedPlace, MAX_COPIES};
 use crate::servers;
-use crate::servers::configuration::ServerConfiguration;
+use crate::servers::configuration::{ServerConfiguration, ServerSetting, configuration_file};
 use crate::servers::log_location::LogLocation;
+use crate::servers::own_files::working_folder;
 
 /// The folder that a mongod writes its samples into.
 const DIAGNOSTIC: &str = "diagnostic.data";
@@ -95,6 +96,11 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
+    /// A process that was found, and started at `started` (in clock ticks since boot).
+    pub fn new(process: Process, started: u64) -> Self {
+        Self { program: process.program(), process, started }
+    }
+
     /// Its files.
     ///
     /// # Errors
@@ -115,11 +121,19 @@ impl ServerProcess {
         RunningProgram { pid: self.process.pid, started: self.started, program }.still(opened)
     }
 
-    /// Its configuration, as far as its user may read it.
-    pub fn configuration(&self, path: &Path) -> Option<String> {
+    /// Its configuration, as far as its user may read it; `None` if it names none.
+    ///
+    /// # Errors
+    /// The one that it names cannot be read, or is too long.
+    pub fn configuration(&self) -> io::Result<Option<ServerConfiguration>> {
+        let Some(file) = configuration_file(&self.process) else { return Ok(None) };
+        let file = self.files()?.open(&seen_by(&self.process, file))?;
         let mut text = Vec::new();
-        self.files().ok()?.open(path).ok()?.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut text).ok()?;
-        (text.len() as u64 <= MAX_CONFIG_BYTES).then(|| String::from_utf8_lossy(&text).into_owned())
+        file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut text)?;
+        match text.len() as u64 <= MAX_CONFIG_BYTES {
+            true => Ok(Some(ServerConfiguration::parse(&String::from_utf8_lossy(&text)))),
+            false => Err(io::ErrorKind::FileTooLarge.into()),
+        }
     }
 }
 
@@ -201,11 +215,6 @@ fn is_samples(file: &File) -> io::Result<bool> {
     Ok(read == 0 || (read == head.len() && &head[4..] == b"\x09_id\0"))
 }
 
-/// The folder that a process works in, as it sees it; the root folder if that is not known.
-pub fn working_folder(process: &Process) -> PathBuf {
-    fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"))
-}
-
 /// A path as a process sees it: a container has a root folder of its own.
 pub fn seen_by(process: &Process, path: &Path) -> PathBuf {
     match path.strip_prefix(process.folder().join("root")) {
@@ -217,14 +226,15 @@ pub fn seen_by(process: &Process, path: &Path) -> PathBuf {
 /// The folder of the data of a mongod, by its arguments, its configuration, or what it has open; `None` if nothing says
 /// which. It may be relative to the folder that it works in.
 pub fn data_folder(process: &Process, configuration: &ServerConfiguration) -> Option<PathBuf> {
-    // A mongod always has this file open.
-    let of_open_file = || {
-        let mut open = process.open_files().map(|(_, path)| path);
-        let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
-        file.parent().map(Path::to_path_buf)
-    };
-    let named = process.option(&["--dbpath"]).or_else(|| configuration.data_folder());
-    named.map(PathBuf::from).or_else(of_open_file)
+    let named = ServerSetting::DATA_FOLDER.of(process, configuration);
+    named.map(PathBuf::from).or_else(|| open_data_folder(process))
+}
+
+/// The folder of the file that a mongod always has open.
+pub fn open_data_folder(process: &Process) -> Option<PathBuf> {
+    let mut open = process.open_files().map(|(_, path)| path);
+    let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
+    file.parent().map(Path::to_path_buf)
 }
 
 /// The folder that a server writes its samples into, as it sees it: that of a mongod with its data in `dbpath`, or of a

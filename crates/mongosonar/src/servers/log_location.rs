@@ -16,7 +16,8 @@ use sonar_sys::host::process::Process;
 use sonar_sys::host::process_files::ProcessFiles;
 
 use crate::input::follow::newest_copies;
-use crate::servers::configuration::ServerConfiguration;
+use crate::servers::configuration::{ServerConfiguration, ServerSetting, configuration_file};
+use crate::servers::own_files::working_folder;
 
 /// The number of standard output.
 const OUTPUT: u32 = 1;
@@ -45,9 +46,10 @@ impl LogLocation {
     /// # Errors
     /// Into no file that can be read: where it goes instead, or why that is not known, in words.
     pub fn of(process: &Process, configuration: Option<&ServerConfiguration>) -> Result<Self, String> {
-        let named = process.option(&["--logpath"]);
-        let configuration = match (configuration, named, process.option(&["--config", "-f"])) {
+        let named = ServerSetting::LOG.argument(process);
+        let configuration = match (configuration, named, configuration_file(process)) {
             (None, None, Some(file)) => {
+                let file = file.display();
                 let unknown = |_| format!("its log is not known: its configuration {file} cannot be read");
                 return Self::unnamed(process).map_err(unknown);
             }
@@ -58,7 +60,7 @@ impl LogLocation {
         if is_syslog {
             return Err("its log goes to syslog".to_owned());
         }
-        let Some(path) = named.or_else(|| configuration.log()) else {
+        let Some(path) = ServerSetting::LOG.of(process, &configuration) else {
             return Self::unnamed(process);
         };
         let path = working_folder(process).join(path);
@@ -205,11 +207,6 @@ pub fn unreadable(path: &Path, error: &io::Error) -> String {
 fn is_named_as_log(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.split([' ', '.']).skip(1).any(|part| part == "log")
-}
-
-/// The folder in which a process resolves relative paths.
-fn working_folder(process: &Process) -> PathBuf {
-    fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"))
 }
 
 /// The number under which a process has the file open that a path names by a descriptor: `/dev/stdout`,

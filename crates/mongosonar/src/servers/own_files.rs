@@ -1,7 +1,7 @@
 //! The files of a server by paths as it sees them, of this host or of the copy of another machine.
 
-use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use sonar_sys::Host;
 use sonar_sys::host::process::Process;
@@ -51,9 +51,13 @@ impl OwnFiles {
     }
 }
 
+/// The folder that a process works in, as it sees it; the root folder if that is not known.
+pub fn working_folder(process: &Process) -> PathBuf {
+    fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
-use sonar_sys::host::listeners::{FoundListeners, ListenerOrigin};
 use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::Duty;
@@ -24,14 +23,12 @@ use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::input::follow::{FileThread, FileThreads};
 use crate::locking::lock;
-use crate::servers;
-use crate::servers::configuration::ServerConfiguration;
+use crate::servers::at_port::ServerPort;
+use crate::servers::configuration::ServerSetting;
 use crate::servers::files::{
-    InspectableSamples, SearchPatience, ServerProcess, data_folder, is_short, samples_folder, seen_by,
+    InspectableSamples, SearchPatience, ServerProcess, data_folder, is_short, samples_folder,
 };
-
-/// The most servers that are reported.
-const MAX_SERVERS: usize = 128;
+use crate::servers::{self, MAX_SERVERS};
 
 /// A server of this host that writes samples.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -80,13 +77,14 @@ impl SampleSearch {
         let (mut found, mut known, mut running) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         let mut patience = SearchPatience::default();
         let mut listening = servers::proven(&self.host);
-        listening.retain(|process| port_of(process.pid, &listeners).is_some());
+        let port = |process: &Process| ServerPort::of(process.pid, &listeners);
+        listening.retain(|process| matches!(port(process), ServerPort::Open(_)));
         for process in placed(listening, MAX_SERVERS) {
-            let Some(port) = port_of(process.pid, &listeners) else { continue };
+            let ServerPort::Open(port) = port(&process) else { continue };
             let Some(started) = self.host.stat(process.pid).map(|stat| stat.started) else { continue };
             let (pid, program) = (process.pid, process.name.clone());
             running.insert(pid);
-            let server = ServerProcess { program: process.program(), process, started };
+            let server = ServerProcess::new(process, started);
             let Some(samples) = self.describe(server, &mut patience) else { continue };
             known.insert(pid, samples);
             found.push(SampledServer { port, pid, started, program });
@@ -146,20 +144,11 @@ impl SampleSearch {
     }
 }
 
-/// The first port that a process listens on.
-fn port_of(pid: u32, found: &FoundListeners) -> Option<u16> {
-    let mut held =
-        found.listeners.iter().filter(|one| one.pid == pid && one.origin == ListenerOrigin::Socket);
-    held.next().map(|one| one.address.port())
-}
-
 /// The samples of a server; `None` if nothing says where they are, or their path is too long to be kept.
 fn samples_of(mut server: ServerProcess) -> Option<InspectableSamples> {
     let process: &Process = &server.process;
-    let file = process.option(&["--config", "-f"]).map(Path::new);
-    let text = file.and_then(|file| server.configuration(&seen_by(process, file)));
-    let configuration = text.map(|text| ServerConfiguration::parse(&text)).unwrap_or_default();
-    let log = process.option(&["--logpath"]).or_else(|| configuration.log()).map(Path::new);
+    let configuration = server.configuration().ok().flatten().unwrap_or_default();
+    let log = ServerSetting::LOG.of(process, &configuration).map(Path::new);
     let folder = samples_folder(process, data_folder(process, &configuration).as_deref(), log);
     let folder = folder.filter(|folder| is_short(folder))?;
     // They are not needed any more, and there may be many servers.

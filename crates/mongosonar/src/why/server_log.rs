@@ -27,7 +27,7 @@ use crate::input::follow::{
     FileFollower, FileThread, FollowStart, FollowedFile, FollowedPlace, LineSink, close_apart,
 };
 use crate::servers;
-use crate::servers::configuration::named_log;
+use crate::servers::configuration::ServerSetting;
 use crate::servers::log_location::{LocatedLog, unreadable};
 
 /// The most logs of a process.
@@ -273,7 +273,7 @@ fn said_log(process: u32) -> Option<Result<LocatedLog, String>> {
 fn written_logs(process: u32) -> Vec<WrittenLog> {
     let host = Host::live();
     let Some(process) = servers::whatever(&host, process) else { return Vec::new() };
-    let named = named_log(&host, &process);
+    let named = ServerSetting::LOG.read(&host, &process);
     let mut logs: Vec<WrittenLog> = Vec::new();
     for (number, path) in process.open_files() {
         let is_named = named.as_deref().is_some_and(|named| path.ends_with(named));

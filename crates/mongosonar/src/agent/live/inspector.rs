@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use sonar_core::observation::FileIdentity;
 use sonar_sys::Host;
-use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin};
 use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::Duty;
@@ -29,11 +28,9 @@ use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::input::follow::{FileThread, FileThreads, FollowedPlace};
 use crate::locking::lock;
-use crate::servers;
+use crate::servers::at_port::ServerPort;
 use crate::servers::files::{InspectableLog, InspectableSamples, SearchPatience, ServerProcess};
-
-/// The most servers that are reported.
-const MAX_SERVERS: usize = 128;
+use crate::servers::{self, MAX_SERVERS};
 
 /// What the configuration says of the files of a server. The rest of it is not for the helper to tell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,28 +81,6 @@ struct ConfigurationUse {
     accepted: u64,
     /// The number of the last one that was read.
     read: u64,
-}
-
-/// Whether a process listens.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum ServerPort {
-    /// On this port, and perhaps on others.
-    Open(u16),
-    Closed,
-    /// Its sockets could not be read, or not all of them.
-    Unknown,
-}
-
-impl ServerPort {
-    /// Of this process.
-    fn of(pid: u32, found: &FoundListeners) -> Self {
-        let is_held = |one: &&Listener| one.pid == pid && one.origin == ListenerOrigin::Socket;
-        match found.listeners.iter().find(is_held) {
-            Some(one) => Self::Open(one.address.port()),
-            None if found.incomplete.iter().any(|one| one.pid == pid) => Self::Unknown,
-            None => Self::Closed,
-        }
-    }
 }
 
 /// What is looked at of a server. A file system that does not answer holds up only this.
@@ -217,7 +192,7 @@ impl Inspection {
     fn describe(&mut self, process: Process, port: u16, patience: &mut SearchPatience) -> KnownServer {
         let configured = self.configured.iter().find(|table| table.port.0 == port).cloned();
         let started = self.host.stat(process.pid).map_or(0, |stat| stat.started);
-        let server = ServerProcess { process: process.clone(), started, program: process.program() };
+        let server = ServerProcess::new(process.clone(), started);
         let place = self.place(process.pid, InspectedPart::Log);
         let described = patience.run(place, move || describe(server, port, configured));
         described.unwrap_or_else(|error| match self.known(&process) {

@@ -9,10 +9,9 @@ use sonar_core::Timestamp;
 use sonar_sys::kept_file::KeptFile;
 
 use super::inspector::FoundServer;
+use crate::servers::MAX_SERVERS;
 
 const NAME: &str = "servers.json";
-/// The most servers.
-const MAX_SERVERS: usize = 128;
 
 /// The servers at the end of the last run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use sonar_sys::host::listeners::Incomplete;
 use sonar_sys::host::process::RunningProgram;
 use sonar_sys::privileges::{confine, drop_capabilities};
 
@@ -381,40 +380,6 @@ fn a_server_that_says_much_hides_no_other_server() {
     let server = helper.server(&plain).unwrap();
     assert!(server.log.is_some_and(|log| log.ends_with("var/log/mongod.log")));
     assert_eq!(server.options["quiet"], "true");
-}
-
-#[test]
-fn a_socket_table_that_could_not_be_read_is_no_closed_port() {
-    let listener = |pid, port: u16, origin| Listener {
-        pid,
-        name: "mongod".to_owned(),
-        address: ([127, 0, 0, 1], port).into(),
-        origin,
-    };
-    let incomplete = |pid| {
-        let (name, reason) = ("mongod".to_owned(), "denied".to_owned());
-        Incomplete { pid, name, reason, is_cut: true }
-    };
-    let found = FoundListeners {
-        listeners: vec![
-            listener(1, 27_017, ListenerOrigin::Socket),
-            listener(1, 28_017, ListenerOrigin::Socket),
-            listener(2, 27_018, ListenerOrigin::CommandLine),
-            // Of two tables one was read.
-            listener(3, 27_019, ListenerOrigin::Socket),
-        ],
-        incomplete: vec![incomplete(2), incomplete(3), incomplete(4)],
-    };
-    let expected = [
-        (1, ServerPort::Open(27_017)),
-        (2, ServerPort::Unknown),
-        (3, ServerPort::Open(27_019)),
-        (4, ServerPort::Unknown),
-        (5, ServerPort::Closed),
-    ];
-    for (pid, port) in expected {
-        assert_eq!(ServerPort::of(pid, &found), port, "process {pid}");
-    }
 }
 
 #[test]
