@@ -18,11 +18,10 @@ use sonar_sys::privileges::Duty;
 use sonar_sys::questions::HelperAnswer;
 
 use crate::confinement::helper_capabilities::INSPECTING;
-use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files};
+use crate::confinement::helper_channel::{self, AnswerPlace, HelperChannel, answer, answer_files};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::input::follow::{FileThread, FileThreads};
-use crate::locking::lock;
 use crate::servers::at_port::ServerPort;
 use crate::servers::configuration::ServerSetting;
 use crate::servers::files::{
@@ -127,19 +126,16 @@ impl SampleSearch {
         self.with_folder(pid, |mut folder| folder.list())?
     }
 
-    fn open(&mut self, pid: u32, name: &str) -> io::Result<File> {
+    fn open(&mut self, pid: u32, name: &str) -> io::Result<Vec<File>> {
         let name = name.to_owned();
-        self.with_folder(pid, move |mut folder| folder.open(&name))?
+        Ok(vec![self.with_folder(pid, move |mut folder| folder.open(&name))??])
     }
 
     fn answer(&mut self, request: SampleRequest) -> io::Result<HelperAnswer> {
         match request {
             SampleRequest::Servers => answer(self.servers()),
             SampleRequest::List(pid) => answer(self.list(pid)),
-            SampleRequest::Open(pid, name) => {
-                let opened = self.open(pid, &name).map(|file| vec![file]);
-                answer_files(opened, self.place(pid).closer())
-            }
+            SampleRequest::Open(pid, name) => answer_files(self.open(pid, &name), self.place(pid).closer()),
         }
     }
 }
@@ -156,36 +152,28 @@ fn samples_of(mut server: ServerProcess) -> Option<InspectableSamples> {
     Some(InspectableSamples { server, folder })
 }
 
-/// Where servers are searched and files are opened.
-enum SamplePlace {
-    /// In this process, which keeps its privileges.
-    Here(Mutex<SampleSearch>),
-    /// In the helper.
-    There(HelperChannel),
-}
-
 /// Finds the servers of this host that write samples and opens their files, here or in a helper.
 #[derive(Clone)]
-pub struct ServerSamples(Arc<SamplePlace>);
+pub struct ServerSamples(Arc<AnswerPlace<SampleSearch>>);
 
 impl ServerSamples {
     /// Starts the helper if this process gives up its privileges (`confined`). Call it before any thread is started.
     /// `None` if the helper cannot be started.
     pub fn start(confined: bool) -> Option<Self> {
         if !confined {
-            return Some(Self(Arc::new(SamplePlace::Here(Mutex::new(SampleSearch::new())))));
+            return Some(Self(Arc::new(AnswerPlace::Here(Mutex::new(SampleSearch::new())))));
         }
         let what = "reading the diagnostic.data of servers";
         let memory = privileges::HELPER_BYTES;
         let task = HelperTask { name: "sonar-samples", what, memory, keep: INSPECTING, duty: Duty::Reading };
         let helper = privileges::helper(task, serve)?;
-        Some(Self(Arc::new(SamplePlace::There(HelperChannel::new(helper)?))))
+        Some(Self(Arc::new(AnswerPlace::There(HelperChannel::new(helper)?))))
     }
 
     /// Those that whatever is on the other side of this socket finds.
     #[cfg(test)]
     pub fn over(socket: UnixStream) -> Self {
-        Self(Arc::new(SamplePlace::There(HelperChannel::over(socket))))
+        Self(Arc::new(AnswerPlace::There(HelperChannel::over(socket))))
     }
 
     /// The servers of this host, by port.
@@ -194,10 +182,7 @@ impl ServerSamples {
     /// Processes cannot be listed, or the helper does not answer now. [`io::ErrorKind::BrokenPipe`] if it has ended, which
     /// stays so.
     pub fn servers(&self) -> io::Result<Vec<SampledServer>> {
-        match &*self.0 {
-            SamplePlace::Here(search) => lock(search).servers(),
-            SamplePlace::There(channel) => channel.ask(&SampleRequest::Servers).map(|(found, _)| found),
-        }
+        self.0.ask(&SampleRequest::Servers, SampleSearch::servers)
     }
 
     /// The samples of one of them; one of these threads reads their files.
@@ -222,21 +207,12 @@ pub struct ServerSampleFolder {
 
 impl DiagnosticFolder for ServerSampleFolder {
     fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
-        match &*self.samples.0 {
-            SamplePlace::Here(search) => lock(search).list(self.pid),
-            SamplePlace::There(channel) => {
-                channel.ask(&SampleRequest::List(self.pid)).map(|(listed, _)| listed)
-            }
-        }
+        self.samples.0.ask(&SampleRequest::List(self.pid), |search| search.list(self.pid))
     }
 
     fn open(&mut self, name: &str) -> io::Result<File> {
-        let channel = match &*self.samples.0 {
-            SamplePlace::Here(search) => return lock(search).open(self.pid, name),
-            SamplePlace::There(channel) => channel,
-        };
-        let ((), mut files) = channel.ask(&SampleRequest::Open(self.pid, name.to_owned()))?;
-        files.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
+        let request = SampleRequest::Open(self.pid, name.to_owned());
+        self.samples.0.open_one(&request, |search| search.open(self.pid, name))
     }
 
     fn thread(&self) -> Option<Arc<FileThread>> {

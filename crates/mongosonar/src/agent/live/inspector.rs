@@ -22,7 +22,7 @@ pub use super::described_server::FoundServer;
 use super::described_server::{KnownServer, describe, fitted};
 use crate::agent::settings::{AgentSettings, ServerTable};
 use crate::confinement::helper_capabilities::INSPECTING;
-use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files};
+use crate::confinement::helper_channel::{self, AnswerPlace, HelperChannel, answer, answer_files};
 use crate::confinement::path_bytes;
 use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
@@ -331,17 +331,9 @@ fn of_no_server() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "no server here has this file any more")
 }
 
-/// Where inspections are made.
-enum InspectionPlace {
-    /// In this process, which keeps its privileges.
-    Here(Mutex<Box<Inspection>>),
-    /// In the helper.
-    There(HelperChannel),
-}
-
 /// Finds servers and opens their files, here or in the helper.
 pub struct Inspector {
-    place: InspectionPlace,
+    place: AnswerPlace<Inspection>,
     configuration: Mutex<ConfigurationUse>,
 }
 
@@ -355,12 +347,12 @@ impl Inspector {
         let task = HelperTask { name: "sonar-logs", what, memory, keep: INSPECTING, duty: Duty::Reading };
         let helper = confined.then(|| privileges::helper(task, |socket| inspection().serve(socket)));
         Self::at(match helper.flatten().and_then(HelperChannel::new) {
-            Some(channel) => InspectionPlace::There(channel),
-            None => InspectionPlace::Here(Mutex::new(Box::new(inspection()))),
+            Some(channel) => AnswerPlace::There(channel),
+            None => AnswerPlace::Here(Mutex::new(inspection())),
         })
     }
 
-    fn at(place: InspectionPlace) -> Self {
+    fn at(place: AnswerPlace<Inspection>) -> Self {
         Self { place, configuration: Mutex::default() }
     }
 
@@ -371,7 +363,7 @@ impl Inspector {
     pub fn servers(&self) -> io::Result<Vec<FoundServer>> {
         let configuration = *lock(&self.configuration);
         let request = InspectorRequest::Servers(configuration);
-        self.ask(request, |inspection| Ok(inspection.servers(configuration)))
+        self.place.ask(&request, |inspection| Ok(inspection.servers(configuration)))
     }
 
     /// Reads the configuration file again. Returns its settings of servers, which [`accept`](Self::accept) puts in the
@@ -387,7 +379,7 @@ impl Inspector {
             *configuration
         };
         let request = InspectorRequest::Reload(configuration);
-        self.ask(request, |inspection| inspection.reload(configuration))
+        self.place.ask(&request, |inspection| inspection.reload(configuration))
     }
 
     /// Uses the settings that the last [`reload`](Self::reload) has returned, from the next search on. Nothing is asked,
@@ -402,49 +394,16 @@ impl Inspector {
     pub fn has_ended(&self, server: &FoundServer) -> bool {
         let FoundServer { pid, started, .. } = *server;
         let request = InspectorRequest::HasEnded(pid, started);
-        self.ask(request, |inspection| Ok(servers::is_ending(&inspection.host, pid, started)))
-            .unwrap_or(false)
+        let is_ending = |inspection: &mut Inspection| Ok(servers::is_ending(&inspection.host, pid, started));
+        self.place.ask(&request, is_ending).unwrap_or(false)
     }
 
     /// Answers of the helper so far that came late.
     pub fn late_answers(&self) -> u64 {
         match &self.place {
-            InspectionPlace::Here(_) => 0,
-            InspectionPlace::There(channel) => channel.late(),
+            AnswerPlace::Here(_) => 0,
+            AnswerPlace::There(channel) => channel.late(),
         }
-    }
-
-    /// Asks the helper, or this process.
-    fn ask<T: for<'de> Deserialize<'de>>(
-        &self,
-        request: InspectorRequest,
-        here: impl FnOnce(&mut Inspection) -> io::Result<T>,
-    ) -> io::Result<T> {
-        match &self.place {
-            InspectionPlace::Here(inspection) => here(&mut lock(inspection)),
-            InspectionPlace::There(channel) => channel.ask(&request).map(|(answer, _)| answer),
-        }
-    }
-
-    /// Lets the helper, or this process, open files.
-    fn open(
-        &self,
-        request: InspectorRequest,
-        here: impl FnOnce(&mut Inspection) -> io::Result<Vec<File>>,
-    ) -> io::Result<Vec<File>> {
-        match &self.place {
-            InspectionPlace::Here(inspection) => here(&mut lock(inspection)),
-            InspectionPlace::There(channel) => channel.ask::<()>(&request).map(|((), files)| files),
-        }
-    }
-
-    /// The same for one file.
-    fn open_one(
-        &self,
-        request: InspectorRequest,
-        here: impl FnOnce(&mut Inspection) -> io::Result<Vec<File>>,
-    ) -> io::Result<File> {
-        self.open(request, here)?.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
@@ -471,18 +430,18 @@ impl InspectedLog {
 impl FollowedPlace for InspectedLog {
     fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
         let request = InspectorRequest::Identity(self.path.clone());
-        let found = self.inspector.ask(request, |inspection| inspection.identity(&self.path))?;
+        let found = self.inspector.place.ask(&request, |inspection| inspection.identity(&self.path))?;
         Ok(found.map(|[device, inode]| FileIdentity { device, inode }))
     }
 
     fn open(&mut self) -> io::Result<File> {
         let request = InspectorRequest::Open(self.path.clone());
-        self.inspector.open_one(request, |inspection| inspection.open(&self.path))
+        self.inspector.place.open_one(&request, |inspection| inspection.open(&self.path))
     }
 
     fn copies(&mut self) -> Vec<File> {
         let request = InspectorRequest::Copies(self.path.clone());
-        self.inspector.open(request, |inspection| inspection.copies(&self.path)).unwrap_or_default()
+        self.inspector.place.open(&request, |inspection| inspection.copies(&self.path)).unwrap_or_default()
     }
 
     fn thread(&self) -> Option<Arc<FileThread>> {
@@ -507,12 +466,12 @@ impl InspectedFolder {
 impl DiagnosticFolder for InspectedFolder {
     fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
         let request = InspectorRequest::List(self.path.clone());
-        self.inspector.ask(request, |inspection| inspection.list(&self.path))
+        self.inspector.place.ask(&request, |inspection| inspection.list(&self.path))
     }
 
     fn open(&mut self, name: &str) -> io::Result<File> {
         let request = InspectorRequest::OpenSample(self.path.clone(), name.to_owned());
-        self.inspector.open_one(request, |inspection| inspection.open_sample(&self.path, name))
+        self.inspector.place.open_one(&request, |inspection| inspection.open_sample(&self.path, name))
     }
 
     fn thread(&self) -> Option<Arc<FileThread>> {
