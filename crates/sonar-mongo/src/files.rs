@@ -29,6 +29,12 @@ impl StoredFile {
     }
 }
 
+/// Whether a path is that of the file with this ident.
+pub fn has_ident(path: &str, ident: &str) -> bool {
+    let folder = path.strip_suffix(".wt").and_then(|path| path.strip_suffix(ident));
+    folder.is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+}
+
 impl Server {
     /// The files of its collections and indexes. Leaves out those that the user may not see, and everything on a
     /// server without WiredTiger.
@@ -106,6 +112,16 @@ pub(crate) fn key(key: &Document) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_known_by_its_ident_wherever_it_is() {
+        for path in ["collection-7-459.wt", "/data/db/collection-7-459.wt"] {
+            assert!(has_ident(path, "collection-7-459"), "{path}");
+        }
+        for path in ["/data/my-collection-7-459.wt", "/data/collection-7-459", "/data/collection-7-4591.wt"] {
+            assert!(!has_ident(path, "collection-7-459"), "{path}");
+        }
+    }
 
     /// Replies as in the manual, for `collStats` (6.0) and `listIndexes`.
     #[test]

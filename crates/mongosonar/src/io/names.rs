@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use sonar_mongo::files::StoredFile;
+use sonar_mongo::files::{StoredFile, has_ident};
 use sonar_mongo::{Server, ServerError, Target};
 
 use crate::args::connection::ServerArgs;
@@ -92,9 +92,6 @@ impl FileNames {
 
     /// The content of the file with this path.
     pub fn of(&self, path: &str) -> Option<&StoredFile> {
-        let ident = path.strip_suffix(".wt")?;
-        self.held.iter().find(|held| {
-            ident.strip_suffix(held.ident.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
-        })
+        self.held.iter().find(|held| has_ident(path, &held.ident))
     }
 }

@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use sonar_core::files::verdict::Finding;
 use sonar_core::files::worth::{MIN_DOCUMENTS, WORTH_FROM};
 use sonar_core::files::{FileRole, FilesVerdict, SampleRead, Worth, judge_file, worth};
+use sonar_mongo::files::has_ident;
 use sonar_mongo::reorder::{ReorderPlan, ReorderStage, Sample};
 use sonar_mongo::{Server, Target};
 use sonar_view::kit::{Count, Nanos, escape, plural};
@@ -242,10 +243,7 @@ fn recorded(path: &Path, plan: &ReorderPlan, namespace: &str) -> Result<Vec<Stri
 /// The collection's file: by the name that it was given when it was recorded, else by the server's ident.
 fn file_of(loaded: &LoadedRecording, namespace: &str, ident: Option<&str>) -> Option<u32> {
     let labelled = loaded.labels.iter().filter(|(_, label)| *label == namespace).map(|(file, _)| *file);
-    let is_ident = |path: &str| {
-        let found = path.strip_suffix(".wt").zip(ident).and_then(|(path, ident)| path.strip_suffix(ident));
-        found.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
-    };
+    let is_ident = |path: &str| ident.is_some_and(|ident| has_ident(path, ident));
     let by_ident = loaded.files.iter().filter(|(_, path)| is_ident(path)).map(|(file, _)| *file);
     let reads = |file: &u32| loaded.analysis.file(*file).map_or(0, |file| file.reads.count);
     // A collection that was rewritten while it was recorded has had two files.

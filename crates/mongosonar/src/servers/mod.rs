@@ -2,6 +2,7 @@
 
 pub mod at_port;
 pub mod configuration;
+pub mod data_folders;
 pub mod files;
 pub mod log_location;
 pub mod own_files;
