@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use sonar_core::files::naming::{DIAGNOSTIC_DATA, is_sample_file};
 use sonar_core::observation::FileIdentity;
 use sonar_sys::host::process::{Process, ProgramFile, RunningProgram};
 use sonar_sys::host::process_files::ProcessFiles;
@@ -22,10 +23,6 @@ use crate::servers::configuration::{ServerConfiguration, ServerSetting, configur
 use crate::servers::log_location::LogLocation;
 use crate::servers::own_files::working_folder;
 
-/// The folder that a mongod writes its samples into.
-const DIAGNOSTIC: &str = "diagnostic.data";
-/// How the name of a file of samples begins.
-const SAMPLES: &str = "metrics.";
 /// The most files of samples of a folder: a server keeps some twenty.
 const MAX_SAMPLES: usize = 1_000;
 /// The most bytes of a configuration of a server. A longer one is not read.
@@ -187,14 +184,14 @@ pub struct InspectableSamples {
 
 impl DiagnosticFolder for InspectableSamples {
     fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
-        let is_sample = |name: &OsStr| name.as_bytes().starts_with(SAMPLES.as_bytes());
+        let is_sample = |name: &OsStr| name.to_str().is_some_and(is_sample_file);
         let listed = self.server.files()?.list(&self.folder, MAX_SAMPLES, &is_sample)?;
         Ok(DiagnosticFile::among(listed))
     }
 
     /// A name with a folder in it would lead to another one.
     fn open(&mut self, name: &str) -> io::Result<File> {
-        if !name.starts_with(SAMPLES) || name.contains('/') {
+        if !is_sample_file(name) || name.contains('/') {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let file = self.server.files()?.open(&self.folder.join(name))?;
@@ -241,17 +238,17 @@ pub fn open_data_folder(process: &Process) -> Option<PathBuf> {
 /// mongos with this log. `None` if what it depends on is not known.
 pub fn samples_folder(process: &Process, dbpath: Option<&Path>, log: Option<&Path>) -> Option<PathBuf> {
     match process.name == servers::MONGOD {
-        true => Some(seen_by(process, &dbpath?.join(DIAGNOSTIC))),
+        true => Some(seen_by(process, &dbpath?.join(DIAGNOSTIC_DATA))),
         // The name of its log up to the first dot.
-        false => beside_log(&seen_by(process, log?), DIAGNOSTIC),
+        false => beside_log(&seen_by(process, log?)),
     }
 }
 
 /// The folder of samples of a mongos with this log: `mongos.log` becomes `mongos.diagnostic.data`.
-fn beside_log(log: &Path, suffix: &str) -> Option<PathBuf> {
+fn beside_log(log: &Path) -> Option<PathBuf> {
     let name = log.file_name()?.as_bytes();
     let base = name.split(|byte| *byte == b'.').next().unwrap_or(name);
-    Some(log.with_file_name(format!("{}.{suffix}", String::from_utf8_lossy(base))))
+    Some(log.with_file_name(format!("{}.{DIAGNOSTIC_DATA}", String::from_utf8_lossy(base))))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sonar_core::files::naming::is_sample_file;
 use sonar_core::observation::FileIdentity;
 
 use crate::input::follow::FileThread;
@@ -37,7 +38,7 @@ impl DiagnosticFile {
     /// Of the entries of a folder those that a server writes its samples into, by name.
     pub fn among(entries: impl IntoIterator<Item = (OsString, Metadata)>) -> Vec<Self> {
         let file = |(name, found): (OsString, Metadata)| {
-            let name = name.into_string().ok().filter(|name| name.starts_with("metrics."))?;
+            let name = name.into_string().ok().filter(|name| is_sample_file(name))?;
             let modified_ns = found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
             let identity = FileIdentity { device: found.dev(), inode: found.ino() };
             found.is_file().then_some(Self { name, identity, size: found.len(), modified_ns })
