@@ -4,6 +4,8 @@ use std::fmt;
 
 /// Nanoseconds per second.
 pub const NS_PER_S: u64 = 1_000_000_000;
+/// Nanoseconds per millisecond.
+pub const NS_PER_MS: u64 = 1_000_000;
 
 /// A point in time: nanoseconds since the Unix epoch, on `CLOCK_REALTIME` or on the clock of a capture file.
 /// The range ends in the year 2554.
@@ -19,6 +21,17 @@ impl Timestamp {
     /// From seconds and nanoseconds since the Unix epoch, as in kernel structures and capture files; saturates.
     pub const fn from_unix(seconds: u64, nanos: u32) -> Self {
         Self(seconds.saturating_mul(NS_PER_S).saturating_add(nanos as u64))
+    }
+
+    /// From milliseconds since the Unix epoch, as MongoDB keeps times; the epoch for those before it. Saturates.
+    pub const fn from_unix_ms(ms: i64) -> Self {
+        Self(if ms < 0 { 0 } else { (ms as u64).saturating_mul(NS_PER_MS) })
+    }
+
+    /// Whole milliseconds since the Unix epoch.
+    pub const fn unix_ms(self) -> i64 {
+        // The range has fewer of them than an `i64` counts.
+        (self.0 / NS_PER_MS) as i64
     }
 
     /// Nanoseconds since the Unix epoch.
@@ -87,6 +100,16 @@ mod tests {
         ] {
             assert_eq!(Timestamp::from_unix(seconds, nanos).to_string(), text);
         }
+    }
+
+    #[test]
+    fn milliseconds_are_whole_and_those_before_the_epoch_are_none() {
+        let time = Timestamp::from_unix_ms(1_795_221_584_036);
+        assert_eq!(time, Timestamp::from_unix(1_795_221_584, 36_000_000));
+        assert_eq!(time.plus_ns(999_999).unix_ms(), 1_795_221_584_036);
+        assert_eq!([-1, i64::MIN].map(Timestamp::from_unix_ms), [Timestamp::default(); 2]);
+        assert_eq!(Timestamp::from_unix_ms(i64::MAX), Timestamp::from_unix_ns(u64::MAX));
+        assert_eq!(Timestamp::from_unix_ns(u64::MAX).unix_ms(), 18_446_744_073_709);
     }
 
     #[test]

@@ -288,8 +288,7 @@ impl Visitor for Facts {
                     ElementKind::DateTime => bytes.first_chunk().map(|ms| i64::from_le_bytes(*ms)),
                     _ => time::iso(bytes),
                 };
-                let ns = ms.and_then(|ms| u64::try_from(ms).ok()).map(|ms| ms.saturating_mul(1_000_000));
-                self.at = ns.map(Timestamp::from_unix_ns).filter(|at| at.is_known());
+                self.at = ms.map(Timestamp::from_unix_ms).filter(|at| at.is_known());
             }
             (FactPlace::Top, b"waitingForLock") if is_true() => self.waits.push(CurrentWait::Lock),
             (FactPlace::Top, b"waitingForFlowControl") if is_true() => {

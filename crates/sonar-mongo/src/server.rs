@@ -296,8 +296,7 @@ async fn wants_tls(mut options: ClientOptions) -> bool {
 
 /// A BSON date as a point in time; the epoch if it is earlier.
 pub(crate) fn time(date: &bson::DateTime) -> Timestamp {
-    let ms = u64::try_from(date.timestamp_millis()).unwrap_or(0);
-    Timestamp::from_unix_ns(ms.saturating_mul(1_000_000))
+    Timestamp::from_unix_ms(date.timestamp_millis())
 }
 
 /// A number of any BSON type, if it is whole and not negative.

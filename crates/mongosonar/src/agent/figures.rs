@@ -57,10 +57,10 @@ impl<'a> SampleCutter<'a> {
             },
             |step, length_ms| {
                 let mut windows = windows.borrow_mut();
-                let now = timestamp(step.now.time_ms());
+                let now = Timestamp::from_unix_ms(step.now.time_ms());
                 let speaks_for = if length_ms > 0 { length_ms } else { FIRST_MS };
                 if let Some(collector) = *observes {
-                    windows.observe(collector, timestamp(step.now.time_ms() - length_ms), now);
+                    windows.observe(collector, Timestamp::from_unix_ms(step.now.time_ms() - length_ms), now);
                 }
                 let window = &mut windows.at(now).window;
                 for (figure, key) in FIGURES.iter().zip(keys.iter()).filter(|_| *keeps_figures) {
@@ -82,11 +82,7 @@ fn event(server: Endpoint, incident: &Incident) -> Event {
         IncidentKind::State { .. } => EventKind::StateChange,
         IncidentKind::ClockBack(_) => EventKind::ClockStep,
     };
-    Event::new(timestamp(incident.time_ms), kind, server, &incident_words(incident.kind))
-}
-
-fn timestamp(ms: i64) -> Timestamp {
-    Timestamp::from_unix_ns(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000))
+    Event::new(Timestamp::from_unix_ms(incident.time_ms), kind, server, &incident_words(incident.kind))
 }
 
 #[cfg(test)]
@@ -137,7 +133,10 @@ mod tests {
         assert_eq!(series(&parts[0], "operations.queries"), Some((server, 4.0, 20.0 + 40.0, 20.0)));
         assert_eq!(parts[0].window.observed_ns(CollectorKind::Internals), 4_000_000_000);
         let [gap] = &parts[0].events[..] else { panic!("{:?}", parts[0].events) };
-        assert_eq!((gap.kind, gap.at, gap.server), (EventKind::Gap, timestamp(104_000), server));
+        assert_eq!(
+            (gap.kind, gap.at, gap.server),
+            (EventKind::Gap, Timestamp::from_unix_ms(104_000), server)
+        );
         assert_eq!(gap.silence_ns(), Some(20_000_000_000), "{}", gap.text);
         let last = parts.last().unwrap();
         assert_eq!(series(last, "operations.queries"), Some((server, 2.0, 100.0, 50.0)), "a period of 20 s");

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use sonar_core::Timestamp;
 use sonar_core::history::Span;
+use sonar_core::time::NS_PER_MS;
 use sonar_decode::log::Bound;
 use sonar_decode::syntax::time;
 use sonar_view::kit::Zone;
@@ -22,7 +23,6 @@ pub const TIME_EXAMPLES: &str =
 pub const SPAN_EXAMPLES: &str = "14:00+10m, 14:00..14:10, \"yesterday 14:00+1h\", yesterday or 2026-05-01";
 
 const MS_PER_DAY: i64 = 86_400_000;
-const NS_PER_MS: u64 = 1_000_000;
 const DAY_NS: u64 = 86_400_000_000_000;
 /// The longest length and the largest distance from now: ten years.
 const LONGEST_NS: u64 = 3_650 * DAY_NS;

@@ -367,9 +367,8 @@ impl SampleRange {
     /// # Errors
     /// It ends before it begins.
     pub fn of(args: &SampleRangeArgs, zone: &Zone) -> Result<Self> {
-        let ms = |at: Timestamp| i64::try_from(at.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
         let (from, to) = when::ends(args.from, args.to, zone);
-        let (from, to) = (from.map(ms), to.map(ms));
+        let (from, to) = (from.map(Timestamp::unix_ms), to.map(Timestamp::unix_ms));
         if from.zip(to).is_some_and(|(from, to)| to <= from) {
             return Err(usage!("--to must be later than --from"));
         }

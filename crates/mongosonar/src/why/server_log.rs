@@ -219,8 +219,7 @@ impl TracedLog {
         let thread = Arc::new(thread);
         let file = FollowedFile::new(file, Some(thread.clone()));
         let follower = FileFollower::new(LogPlace(identity), Some(file), FollowStart::End)?;
-        let reference_ms = i64::try_from(now().unix_ns() / 1_000_000).unwrap_or(i64::MAX);
-        let reader = LogReader::new(LogSettings { reference_ms, ..LogSettings::default() });
+        let reader = LogReader::new(LogSettings { reference_ms: now().unix_ms(), ..LogSettings::default() });
         Ok(Self { path, process, identity, thread, follower, reader, has_failed: false })
     }
 

@@ -60,9 +60,8 @@ impl ServerGlance {
         let count = |metric: Metric| sample.get(metric).and_then(|value| u64::try_from(value).ok());
         let step = SampleStep { before: None, now: sample, seconds: 0.0 };
         let value = |figure: GlanceFigure| figure.figure().and_then(|figure| (figure.value)(&step));
-        let ms = u64::try_from(sample.time_ms()).unwrap_or(0);
         Self {
-            at: Timestamp::from_unix_ns(ms.saturating_mul(1_000_000)),
+            at: Timestamp::from_unix_ms(sample.time_ms()),
             connections: count(Connections),
             queued_reads: count(QueuedReaders),
             queued_writes: count(QueuedWriters),

@@ -7,6 +7,7 @@ mod waiting;
 use std::sync::Arc;
 
 use sonar_core::operation::{ErrorCodes, Opcode};
+use sonar_core::time::NS_PER_MS;
 use sonar_core::{
     Application, Class, Endpoint, Execution, Identity, Operation, Outcome, Reading, Role, ShapeInfo,
     Statement, Timestamp,
@@ -19,7 +20,6 @@ use crate::shape::{CommandKind, Rendered};
 
 /// The most statements that wait for their command, over all connections.
 pub const MAX_WAITING: usize = 100_000;
-const NS_PER_MS: u64 = 1_000_000;
 
 /// Receives operations.
 pub trait EntrySink {
@@ -464,7 +464,7 @@ impl OperationAssembler {
 /// When an entry's operation ended.
 fn end_of(fields: &FieldTable, context: &EntryContext<'_>) -> Timestamp {
     match fields.end_ms {
-        Some(ms) => Timestamp::from_unix_ns((ms.max(0) as u64).saturating_mul(NS_PER_MS)),
+        Some(ms) => Timestamp::from_unix_ms(ms),
         None => context.end.unwrap_or_default(),
     }
 }

@@ -1,8 +1,8 @@
 //! Lines of 4.4 and later: one JSON object each.
 
-use sonar_core::Identity;
+use sonar_core::{Identity, Timestamp};
 
-use super::line::{LineHead, LineKind, LogEvent, ParsedLine, decimal, timestamp};
+use super::line::{LineHead, LineKind, LogEvent, ParsedLine, decimal};
 use super::parts::{OutputStream, RuntimeLine};
 use super::{envelope, events};
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
@@ -122,7 +122,7 @@ impl<'a> Top<'a> {
     /// What stands before the message; `None` if this is no log line.
     pub(super) fn head(&self) -> Option<LineHead<'a>> {
         Some(LineHead {
-            at: timestamp(self.ms?),
+            at: Timestamp::from_unix_ms(self.ms?),
             severity: self.severity,
             component: self.component,
             context: self.context,

@@ -21,8 +21,7 @@ impl Bound {
         match self {
             Self::At(at) => head.at < at,
             Self::Clock(ms) => {
-                let utc_ms = i64::try_from(head.at.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
-                utc_ms.saturating_add(i64::from(head.offset.unwrap_or(0)) * 60_000) < ms
+                head.at.unix_ms().saturating_add(i64::from(head.offset.unwrap_or(0)) * 60_000) < ms
             }
         }
     }
@@ -201,10 +200,6 @@ pub(super) fn decimal(bytes: &[u8]) -> Option<u64> {
         return None;
     }
     Some(bytes.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
-}
-
-pub(super) fn timestamp(ms: i64) -> Timestamp {
-    Timestamp::from_unix_ns((ms.max(0) as u64).saturating_mul(1_000_000))
 }
 
 fn lossy(bytes: &[u8]) -> String {

@@ -6,7 +6,9 @@
 //! (`confgenerator/testdata/valid/linux/logging-receiver_mongodb`), and the fields of Elastic's integration,
 //! <https://github.com/elastic/integrations/tree/main/packages/mongodb>.
 
-use super::line::{decimal, timestamp};
+use sonar_core::Timestamp;
+
+use super::line::decimal;
 use super::text;
 use crate::syntax::{json, time};
 use crate::top_level::text_field;
@@ -214,7 +216,7 @@ impl EntryTime {
             1_000_000_000_000_000_000.. => whole / 1_000_000,
             _ => return None,
         };
-        Some(Self { iso: timestamp(ms).to_string() })
+        Some(Self { iso: Timestamp::from_unix_ms(ms).to_string() })
     }
 }
 

@@ -13,7 +13,6 @@ use foldhash::quality::RandomState;
 use memchr::memmem;
 use sonar_core::{Application, Endpoint, Timestamp, held};
 
-use super::line::timestamp;
 use super::server_port::{json_message, server_port, text_message};
 use crate::EndedClient;
 use crate::identity::MAX_APPLICATIONS;
@@ -300,7 +299,7 @@ fn time_of(line: &[u8]) -> Option<Timestamp> {
         }
         _ => &line[..memchr::memchr(b' ', line)?],
     };
-    time::iso(text).map(timestamp)
+    time::iso(text).map(Timestamp::from_unix_ms)
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@
 //! a journal. Facility and severity may stand before the date (`<30>`, `daemon.info`) or before the program, as busybox
 //! writes them.
 
+use sonar_core::Timestamp;
+
 use super::envelope;
 use super::envelope::byte_text;
-use super::line::{LineHead, decimal, timestamp};
+use super::line::{LineHead, decimal};
 use crate::syntax::{json, time};
 use crate::top_level::text_field;
 
@@ -75,7 +77,7 @@ fn with_context(ms: i64, offset: Option<i16>, message: &[u8]) -> Option<(LineHea
     let close = memchr::memchr(b']', message.get(..64.min(message.len()))?)?;
     let context = &message[..close];
     let rest = &message[close + 1..];
-    let head = LineHead { at: timestamp(ms), severity: b'I', component: b"", context, offset };
+    let head = LineHead { at: Timestamp::from_unix_ms(ms), severity: b'I', component: b"", context, offset };
     Some((head, rest.strip_prefix(b" ").unwrap_or(rest)))
 }
 

@@ -5,10 +5,10 @@
 //! escaped, see [`shell`].
 
 use memchr::memmem;
-use sonar_core::Identity;
+use sonar_core::{Identity, Timestamp};
 
 use super::events;
-use super::line::{LineHead, LineKind, LogEvent, ParsedLine, decimal, timestamp};
+use super::line::{LineHead, LineKind, LogEvent, ParsedLine, decimal};
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 use crate::entry::{CommandHint, Completeness, Entry, Op, endpoint};
 use crate::message::ClientDocument;
@@ -193,7 +193,7 @@ pub(super) fn head(line: &[u8], reference_ms: i64) -> Option<(LineHead<'_>, &[u8
     let message = rest.get(close + 1..)?;
     let message = message.strip_prefix(b" ").unwrap_or(message);
     let context = &rest[open + 1..close];
-    Some((LineHead { at: timestamp(ms), severity, component, context, offset }, message))
+    Some((LineHead { at: Timestamp::from_unix_ms(ms), severity, component, context, offset }, message))
 }
 
 fn component(rest: &[u8]) -> Option<&[u8]> {

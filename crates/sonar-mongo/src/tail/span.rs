@@ -3,7 +3,6 @@
 use bson::raw::RawDocument;
 use bson::{RawDocumentBuf, doc};
 use futures_util::StreamExt;
-use sonar_core::Timestamp;
 use sonar_core::history::Span;
 use tokio::time::Instant;
 
@@ -68,7 +67,7 @@ impl Link {
         budget: &mut ProfileBudget,
         mut each: impl FnMut(&RawDocument),
     ) -> Result<SpanReading> {
-        let (from, to) = (milliseconds(span.from), milliseconds(span.to));
+        let (from, to) = (span.from.unix_ms(), span.to.unix_ms());
         let wrong =
             |error: &mongodb::error::Error| self.error(format!("read {database}.{COLLECTION}"), ROLE, error);
         let collection = self.collection::<RawDocumentBuf>(database, COLLECTION);
@@ -100,8 +99,4 @@ impl Link {
         let has_wrapped = oldest.is_some_and(|(record, ts)| record > 1 && ts > from);
         Ok(if has_wrapped { SpanReading::Wrapped } else { SpanReading::Whole })
     }
-}
-
-fn milliseconds(time: Timestamp) -> i64 {
-    i64::try_from(time.unix_ns() / 1_000_000).unwrap_or(i64::MAX)
 }

@@ -176,7 +176,7 @@ impl FtdcReport {
         reading: FtdcReading,
         zone: &Zone,
     ) -> Self {
-        let time = |ms| Timestamp::from_unix_ns(ns(ms));
+        let time = Timestamp::from_unix_ms;
         let span = assessment.span_ms().map(|(from, to)| Span { from: time(from), to: time(to) });
         let (processors_available, memory_limit_mib) =
             (server.fewer_processors(), server.tighter_memory_mib());

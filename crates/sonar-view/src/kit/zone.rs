@@ -7,8 +7,6 @@ use serde::Serialize;
 use sonar_core::{Timestamp, UtcOffsets};
 use ts_rs::TS;
 
-const NS_PER_MS: u64 = 1_000_000;
-
 /// A zone in JSON: its name, and its offsets at the first and at the last moment of the document.
 #[derive(Serialize, Clone, Default, Debug, PartialEq, Eq, TS)]
 pub struct ZoneObject {
@@ -137,8 +135,7 @@ impl Zone {
 
     /// What a clock in this zone shows, in milliseconds since it showed 1970-01-01T00:00:00.
     pub fn clock(&self, at: Timestamp) -> i64 {
-        let ms = i64::try_from(at.unix_ns() / NS_PER_MS).unwrap_or(i64::MAX / 2);
-        ms + i64::from(self.offset_at(at)) * 1_000
+        at.unix_ms() + i64::from(self.offset_at(at)) * 1_000
     }
 
     /// When a clock in this zone shows these milliseconds since 1970-01-01T00:00:00; of two such points the earlier, and not
@@ -146,7 +143,7 @@ impl Zone {
     pub fn at_clock(&self, ms: i64) -> Timestamp {
         let at = self.at_local(ms.div_euclid(1_000));
         let ms = at.map_or(ms, |s| s.saturating_mul(1_000).saturating_add(ms.rem_euclid(1_000)));
-        Timestamp::from_unix_ns(u64::try_from(ms).unwrap_or(0).saturating_mul(NS_PER_MS))
+        Timestamp::from_unix_ms(ms)
     }
 }
 

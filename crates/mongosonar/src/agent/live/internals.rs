@@ -210,9 +210,8 @@ impl SampleSource {
         let mut cutter = SampleCutter::new(windows, self.server.endpoint(), Some(CollectorKind::Internals));
         let Self { sequence, last, came, follower, .. } = self;
         let mut each = |sample: &sonar_core::internals::ServerSample| {
-            let ms = u64::try_from(sample.time_ms()).unwrap_or(0);
             // Earlier than the one before, if the clock was set back.
-            (*last, *came) = (Timestamp::from_unix_ns(ms.saturating_mul(1_000_000)), Instant::now());
+            (*last, *came) = (Timestamp::from_unix_ms(sample.time_ms()), Instant::now());
             cutter.add(sequence, sample);
         };
         while follower.poll(&mut each)? && !stop.load(Ordering::Relaxed) {}

@@ -356,8 +356,8 @@ fn open(
     let from = if start == FollowStart::Beginning { Some(Bound::At(task.begun.time)) } else { None };
     let follower = FileFollower::new(place, Some(file), start)?;
     let now = now();
-    let reference_ms = i64::try_from(now.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
-    let mut reader = LogReader::new(LogSettings { from, reference_ms, ..LogSettings::default() });
+    let settings = LogSettings { from, reference_ms: now.unix_ms(), ..LogSettings::default() };
+    let mut reader = LogReader::new(settings);
     let server_name = server.endpoint();
     reader.collect_events(server_name, task.applications.watch(server_name));
     let following = LogFollowing {

@@ -330,7 +330,7 @@ impl<'a> PolledServer<'a> {
         let (sampled_until, is_logged) = (self.sampled_until(), self.is_logged());
         let comes = sampled_until.is_some_and(|last| at.since(last) <= MAX_SILENCE_NS);
         while let Some(sample) = self.held.front() {
-            let time = timestamp(sample.time_ms());
+            let time = Timestamp::from_unix_ms(sample.time_ms());
             let is_sampled = sampled_until >= Some(time.floor_to(WIDTH_NS));
             if comes && !is_sampled && time <= at && at.since(time) < hold_ns {
                 break;
@@ -384,13 +384,8 @@ const fn is_event(kind: IncidentKind) -> bool {
 
 /// What to add to the clock of a server; 0 if it is about right.
 fn skew_ms(at: Timestamp, status: &ServerStatusReply) -> i64 {
-    let own = i64::try_from(at.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
-    let skew = own.saturating_sub(status.time_ms);
+    let skew = at.unix_ms().saturating_sub(status.time_ms);
     if skew.abs() > MAX_SKEW_MS { skew } else { 0 }
-}
-
-fn timestamp(ms: i64) -> Timestamp {
-    Timestamp::from_unix_ns(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000))
 }
 
 #[cfg(test)]
