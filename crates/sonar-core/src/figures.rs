@@ -14,6 +14,7 @@ use std::sync::{Arc, LazyLock};
 use crate::execution::{Execution, ExecutionTotals};
 use crate::histogram::LatencyBucket;
 use crate::sum::Sum;
+use crate::words::cut;
 use crate::{
     Application, Histogram, Identity, Operation, Outcome, Source, Timeline, Timestamp, TlsSuite, timeline,
 };
@@ -566,13 +567,4 @@ impl Figures {
             _ => self.server_mut().totals.sums.get_mut(name),
         }
     }
-}
-
-/// The first `bytes` bytes of `text` at most, cut at a character boundary.
-pub(crate) fn cut(text: &str, bytes: usize) -> &str {
-    let mut end = text.len().min(bytes);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
