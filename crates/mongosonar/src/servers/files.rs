@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use sonar_sys::host::process::{Process, ProgramFile, RunningProgram};
 use sonar_sys::host::process_files::ProcessFiles;
 
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
-use crate::input::follow::{FILE_PATIENCE, FileThread, FollowedPlace, MAX_COPIES};
+use crate::input::follow::{FILE_PATIENCE, FileThread, FollowedPlace, MAX_COPIES, file_identity};
 use crate::servers;
 use crate::servers::configuration::{ServerConfiguration, ServerSetting, configuration_file};
 use crate::servers::log_location::LogLocation;
@@ -161,7 +161,7 @@ impl FollowedPlace for InspectableLog {
                 Some(self.server.still(fs::metadata(self.place.path(process))?)?)
             }
         };
-        Ok(found.map(|found| FileIdentity { device: found.dev(), inode: found.ino() }))
+        Ok(found.as_ref().map(file_identity))
     }
 
     fn open(&mut self) -> io::Result<File> {

@@ -26,7 +26,7 @@ use crate::confinement::helper_channel::{self, AnswerPlace, HelperChannel, answe
 use crate::confinement::path_bytes;
 use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
-use crate::input::follow::{FileThread, FileThreads, FollowedPlace};
+use crate::input::follow::{FileThread, FileThreads, FollowedPlace, SentIdentity};
 use crate::locking::lock;
 use crate::servers::at_port::ServerPort;
 use crate::servers::files::{InspectableLog, InspectableSamples, SearchPatience, ServerProcess};
@@ -290,10 +290,10 @@ impl Inspection {
         Ok(vec![self.with_folder(folder, move |mut folder| folder.open(&name))??])
     }
 
-    /// Device and number of the file that is at the path of a log.
-    fn identity(&mut self, path: &Path) -> io::Result<Option<[u64; 2]>> {
+    /// Which file is at the path of a log.
+    fn identity(&mut self, path: &Path) -> io::Result<Option<SentIdentity>> {
         let found = self.with_log(path, |mut log| log.identity())??;
-        Ok(found.map(|FileIdentity { device, inode }| [device, inode]))
+        Ok(found.map(SentIdentity))
     }
 
     fn open(&mut self, path: &Path) -> io::Result<Vec<File>> {
@@ -431,7 +431,7 @@ impl FollowedPlace for InspectedLog {
     fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
         let request = InspectorRequest::Identity(self.path.clone());
         let found = self.inspector.place.ask(&request, |inspection| inspection.identity(&self.path))?;
-        Ok(found.map(|[device, inode]| FileIdentity { device, inode }))
+        Ok(found.map(|SentIdentity(identity)| identity))
     }
 
     fn open(&mut self) -> io::Result<File> {
