@@ -29,6 +29,7 @@ use crate::input::follow::{
 use crate::servers;
 use crate::servers::configuration::ServerSetting;
 use crate::servers::log_location::{LocatedLog, unreadable};
+use crate::servers::own_files::descriptor;
 
 /// The most logs of a process.
 const MAX_LOGS: usize = 4;
@@ -269,8 +270,7 @@ fn written_logs(process: u32) -> Vec<WrittenLog> {
 
 impl WrittenLog {
     fn new(process: &Process, number: u32, path: PathBuf) -> Option<Self> {
-        let link = process.folder().join(format!("fd/{number}"));
-        let found = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
+        let found = fs::metadata(descriptor(process, number)).ok().filter(fs::Metadata::is_file)?;
         Some(Self { path, process: process.clone(), number, identity: file_identity(&found) })
     }
 

@@ -17,7 +17,7 @@ use crate::servers::files::{
     InspectableLog, InspectableSamples, ServerProcess, data_folder, is_short, samples_folder,
 };
 use crate::servers::log_location::LogLocation;
-use crate::servers::own_files::working_folder;
+use crate::servers::own_files::{outside, working_folder};
 use serde::{Deserialize, Serialize};
 
 /// The most letters of the reason why a server has no log.
@@ -131,8 +131,6 @@ pub struct KnownServer {
 pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable>) -> KnownServer {
     let (process, started) = (&server.process, server.started);
     let configured = configured.as_ref();
-    let root = process.folder().join("root");
-    let outside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
     let read = server.configuration();
     // Without the file that its command line names they are not known.
     let knows_options = read.is_ok();
@@ -166,7 +164,7 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
         log: place.as_ref().ok().map(|place| place.path(process)),
         no_log: place.as_ref().err().cloned(),
         dbpath: dbpath.filter(|_| is_mongod),
-        diagnostic: folder.as_deref().map(outside),
+        diagnostic: folder.as_deref().map(|path| outside(process, path)),
         network: None,
         address: None,
         is_closed: false,
