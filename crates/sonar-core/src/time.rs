@@ -54,6 +54,11 @@ impl Timestamp {
         Self(self.0.saturating_add(ns))
     }
 
+    /// This time less `ns` nanoseconds; not before the epoch.
+    pub const fn minus_ns(self, ns: u64) -> Self {
+        Self(self.0.saturating_sub(ns))
+    }
+
     /// The last multiple of `width_ns` that is not after this time; `width_ns` must not be 0.
     pub const fn floor_to(self, width_ns: u64) -> Self {
         Self(self.0 - self.0 % width_ns)
@@ -117,5 +122,9 @@ mod tests {
         let t = Timestamp::from_unix(17, 5);
         assert_eq!(t.floor_to(10 * NS_PER_S), Timestamp::from_unix(10, 0));
         assert_eq!(Timestamp::from_unix(3, 0).since(t), 0);
+        assert_eq!(
+            (t.minus_ns(5), t.minus_ns(u64::MAX)),
+            (Timestamp::from_unix(17, 0), Timestamp::default())
+        );
     }
 }

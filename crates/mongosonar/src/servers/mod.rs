@@ -216,7 +216,7 @@ pub fn is_ending(host: &Host, pid: u32, started: u64) -> bool {
 pub fn started_at(started: u64, now: Timestamp) -> Timestamp {
     let ago = clock::since_boot().saturating_sub(clock::ticks(started));
     let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
-    Timestamp::from_unix_ns(now.unix_ns().saturating_sub(ago))
+    now.minus_ns(ago)
 }
 
 /// Before which time a connection of a server that was seen to have ended at `now` was silent: what is later may be to

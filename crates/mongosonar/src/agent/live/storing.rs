@@ -16,7 +16,7 @@ const MAX_NOTICES: usize = 20;
 
 /// Windows that have ended by then are stored at `time`.
 fn before_lateness(time: Timestamp) -> Timestamp {
-    Timestamp::from_unix_ns(time.unix_ns().saturating_sub(LATENESS_NS))
+    time.minus_ns(LATENESS_NS)
 }
 
 impl LiveAgent<'_> {
