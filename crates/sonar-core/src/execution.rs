@@ -6,7 +6,7 @@ use crate::sum::Sum;
 /// and the log's `planSummary`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct PlanFlags {
-    /// It scanned the whole collection.
+    /// One of its plans scanned the whole collection.
     pub collection_scan: bool,
     /// It sorted results in memory (`hasSortStage`, `scanAndOrder`).
     pub memory_sort: bool,
@@ -130,6 +130,43 @@ execution! {
     spills,
     /// Bytes that stages spilled to disk (`sortSpilledBytes` and similar, 8.1).
     spilled_bytes,
+}
+
+/// How a server executed several operations, as its profiler or log says.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct ExecutionTotals {
+    /// Sums of what it examined, waited for and used.
+    pub sums: ServerSums,
+    /// Operations that scanned the whole collection.
+    pub collection_scans: u64,
+    /// Operations that sorted in memory.
+    pub memory_sorts: u64,
+    /// Operations that used files for intermediate results.
+    pub used_disk: u64,
+    /// Operations whose cached plan was discarded.
+    pub replanned: u64,
+}
+
+impl ExecutionTotals {
+    /// Adds one operation, counted `weight` times.
+    #[inline]
+    pub(crate) fn record(&mut self, execution: &Execution<'_>, weight: u64) {
+        self.sums.record(execution, weight);
+        let PlanFlags { collection_scan, memory_sort, used_disk, replanned, .. } = execution.flags;
+        self.collection_scans += weight * u64::from(collection_scan);
+        self.memory_sorts += weight * u64::from(memory_sort);
+        self.used_disk += weight * u64::from(used_disk);
+        self.replanned += weight * u64::from(replanned);
+    }
+
+    /// Adds everything in `other`.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.sums.merge(&other.sums);
+        self.collection_scans += other.collection_scans;
+        self.memory_sorts += other.memory_sorts;
+        self.used_disk += other.used_disk;
+        self.replanned += other.replanned;
+    }
 }
 
 /// A reason for which operations waited.

@@ -11,9 +11,10 @@ use std::net::IpAddr;
 use std::ops::AddAssign;
 use std::sync::{Arc, LazyLock};
 
-use crate::execution::{Execution, PlanFlags, ServerSums};
+use crate::execution::{Execution, ExecutionTotals};
 use crate::histogram::LatencyBucket;
 use crate::sum::Sum;
+use crate::words::cut;
 use crate::{
     Application, Histogram, Identity, Operation, Outcome, Source, Timeline, Timestamp, TlsSuite, timeline,
 };
@@ -308,19 +309,12 @@ impl AddAssign for PlanUse {
     }
 }
 
-/// How the server executed the operations of a row, which the wire does not show.
+/// How the server executed the operations of a row of a log or profile, which the wire does not show.
+/// [`ServerEvidence`](crate::time_split::ServerEvidence) has the same totals of operations that were traced.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerFigures {
-    /// Sums of what it examined, waited for and used.
-    pub sums: ServerSums,
-    /// Operations that scanned the whole collection.
-    pub collection_scans: u64,
-    /// Operations that sorted in memory.
-    pub memory_sorts: u64,
-    /// Operations that spilled to disk.
-    pub used_disk: u64,
-    /// Operations that were replanned.
-    pub replanned: u64,
+    /// What it examined, waited for and used, and what stood out.
+    pub totals: ExecutionTotals,
     /// The namespace that was read, if they named a view and the source says it. Not stored in a history.
     pub view_of: Option<Box<str>>,
     /// By plan summary of the server, cut to [`MAX_PLAN`] bytes.
@@ -330,17 +324,12 @@ pub struct ServerFigures {
 impl ServerFigures {
     #[inline]
     fn record(&mut self, execution: &Execution<'_>, weight: u64) {
-        self.sums.record(execution, weight);
-        let PlanFlags { collection_scan, memory_sort, used_disk, replanned, .. } = execution.flags;
-        self.collection_scans += weight * u64::from(collection_scan);
-        self.memory_sorts += weight * u64::from(memory_sort);
-        self.used_disk += weight * u64::from(used_disk);
-        self.replanned += weight * u64::from(replanned);
+        self.totals.record(execution, weight);
         if !execution.view_of.is_empty() && self.view_of.is_none() {
             self.view_of = Some(execution.view_of.into());
         }
         if !execution.plan.is_empty() {
-            let memory_sorts = weight * u64::from(memory_sort);
+            let memory_sorts = weight * u64::from(execution.flags.memory_sort);
             self.add_plan(execution.plan, PlanUse { calls: weight, memory_sorts });
             let other = PlanUse { calls: weight, memory_sorts: 0 };
             execution.other_plans.iter().for_each(|plan| self.add_plan(plan, other));
@@ -355,11 +344,7 @@ impl ServerFigures {
     }
 
     fn merge(&mut self, other: &Self) {
-        self.sums.merge(&other.sums);
-        self.collection_scans += other.collection_scans;
-        self.memory_sorts += other.memory_sorts;
-        self.used_disk += other.used_disk;
-        self.replanned += other.replanned;
+        self.totals.merge(&other.totals);
         if self.view_of.is_none() {
             self.view_of.clone_from(&other.view_of);
         }
@@ -551,7 +536,7 @@ impl Figures {
     /// Documents examined (or keys examined, if more) per document returned; `None` if unknown or if none was
     /// returned.
     pub fn examined_per_returned(&self) -> Option<f64> {
-        let sums = &self.server().sums;
+        let sums = &self.server().totals.sums;
         let examined = sums.docs_examined.get().max(sums.keys_examined.get())?;
         let returned = self.returned.get().unwrap_or(0).max(self.affected.get().unwrap_or(0));
         (returned > 0).then(|| examined as f64 / returned as f64)
@@ -559,7 +544,7 @@ impl Figures {
 
     /// Every sum with its stable name, with the server's sums from `server`.
     pub(crate) fn sums_with(&self, server: &ServerFigures) -> Vec<(&'static str, Sum)> {
-        let [keys, docs, rest @ ..] = server.sums.iter();
+        let [keys, docs, rest @ ..] = server.totals.sums.iter();
         let own = [
             ("returned", self.returned),
             ("affected", self.affected),
@@ -579,16 +564,7 @@ impl Figures {
             "returned" => Some(&mut self.returned),
             "affected" => Some(&mut self.affected),
             "response_bytes" => Some(&mut self.response_bytes),
-            _ => self.server_mut().sums.get_mut(name),
+            _ => self.server_mut().totals.sums.get_mut(name),
         }
     }
-}
-
-/// The first `bytes` bytes of `text` at most, cut at a character boundary.
-pub(crate) fn cut(text: &str, bytes: usize) -> &str {
-    let mut end = text.len().min(bytes);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }

@@ -51,7 +51,7 @@ impl HistoryDigester {
         let sources: Vec<Source> = row.sources().collect();
         for source in sources {
             let figures = &mut row.observed_by_mut(source).figures;
-            let sums = &figures.server().sums;
+            let sums = &figures.server().totals.sums;
             let bucket = TimeBucket {
                 calls: figures.calls,
                 latency_ns: u64::try_from(figures.latency.sum_ns()).unwrap_or(u64::MAX),

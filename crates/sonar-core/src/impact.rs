@@ -7,6 +7,7 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::Histogram;
+use crate::counter::growth;
 use crate::time::NS_PER_S;
 
 /// One setting that is measured.
@@ -92,22 +93,21 @@ pub struct ImpactCounters {
 }
 
 impl ImpactCounters {
-    /// The difference from `before`; `None` for a counter that went back (a restart, a rotated log).
+    /// The growth since `before`; `None` for a counter that fell (a restart, a rotated log).
     pub fn since(&self, before: &Self) -> Self {
-        let less = |now: Option<u64>, was: Option<u64>| now?.checked_sub(was?);
         Self {
-            server_cpu_ns: less(self.server_cpu_ns, before.server_cpu_ns),
-            client_cpu_ns: less(self.client_cpu_ns, before.client_cpu_ns),
-            host_busy_ns: less(self.host_busy_ns, before.host_busy_ns),
-            written_bytes: less(self.written_bytes, before.written_bytes),
+            server_cpu_ns: growth(self.server_cpu_ns, before.server_cpu_ns),
+            client_cpu_ns: growth(self.client_cpu_ns, before.client_cpu_ns),
+            host_busy_ns: growth(self.host_busy_ns, before.host_busy_ns),
+            written_bytes: growth(self.written_bytes, before.written_bytes),
             disk_busy_ns: possible_busy(
-                less(self.disk_busy_ns, before.disk_busy_ns),
-                less(self.disk_queue_ns, before.disk_queue_ns),
+                growth(self.disk_busy_ns, before.disk_busy_ns),
+                growth(self.disk_queue_ns, before.disk_queue_ns),
             ),
-            disk_queue_ns: less(self.disk_queue_ns, before.disk_queue_ns),
-            log_bytes: less(self.log_bytes, before.log_bytes),
-            lock_wait_us: less(self.lock_wait_us, before.lock_wait_us),
-            lock_waits: less(self.lock_waits, before.lock_waits),
+            disk_queue_ns: growth(self.disk_queue_ns, before.disk_queue_ns),
+            log_bytes: growth(self.log_bytes, before.log_bytes),
+            lock_wait_us: growth(self.lock_wait_us, before.lock_wait_us),
+            lock_waits: growth(self.lock_waits, before.lock_waits),
         }
     }
 

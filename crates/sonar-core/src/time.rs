@@ -28,14 +28,15 @@ impl Timestamp {
         Self(seconds.saturating_mul(NS_PER_S).saturating_add(nanos as u64))
     }
 
+    /// Whole milliseconds since the Unix epoch.
+    pub const fn unix_ms(self) -> i64 {
+        // The range has fewer of them than an `i64` counts.
+        (self.0 / NS_PER_MS) as i64
+    }
+
     /// Nanoseconds since the Unix epoch.
     pub const fn unix_ns(self) -> u64 {
         self.0
-    }
-
-    /// Whole milliseconds since the Unix epoch.
-    pub const fn unix_ms(self) -> i64 {
-        (self.0 / NS_PER_MS) as i64
     }
 
     /// Whether it is a time. The epoch itself stands for an unknown one: no server or capture is that old.
@@ -51,6 +52,11 @@ impl Timestamp {
     /// This time plus `ns` nanoseconds; saturates.
     pub const fn plus_ns(self, ns: u64) -> Self {
         Self(self.0.saturating_add(ns))
+    }
+
+    /// This time less `ns` nanoseconds; not before the epoch.
+    pub const fn minus_ns(self, ns: u64) -> Self {
+        Self(self.0.saturating_sub(ns))
     }
 
     /// The last multiple of `width_ns` that is not after this time; `width_ns` must not be 0.
@@ -102,17 +108,23 @@ mod tests {
     }
 
     #[test]
+    fn milliseconds_are_whole_and_those_before_the_epoch_are_none() {
+        let time = Timestamp::from_unix_ms(1_795_221_584_036);
+        assert_eq!(time, Timestamp::from_unix(1_795_221_584, 36_000_000));
+        assert_eq!(time.plus_ns(999_999).unix_ms(), 1_795_221_584_036);
+        assert_eq!([-1, i64::MIN].map(Timestamp::from_unix_ms), [Timestamp::default(); 2]);
+        assert_eq!(Timestamp::from_unix_ms(i64::MAX), Timestamp::from_unix_ns(u64::MAX));
+        assert_eq!(Timestamp::from_unix_ns(u64::MAX).unix_ms(), 18_446_744_073_709);
+    }
+
+    #[test]
     fn windows_start_on_multiples_of_their_width() {
         let t = Timestamp::from_unix(17, 5);
         assert_eq!(t.floor_to(10 * NS_PER_S), Timestamp::from_unix(10, 0));
         assert_eq!(Timestamp::from_unix(3, 0).since(t), 0);
-    }
-
-    #[test]
-    fn milliseconds_are_those_of_servers() {
-        let at = Timestamp::from_unix_ms(1_500);
-        assert_eq!((at, at.plus_ns(999_999).unix_ms()), (Timestamp::from_unix(1, 500_000_000), 1_500));
-        assert!(!Timestamp::from_unix_ms(-1).is_known());
-        assert_eq!(Timestamp::from_unix_ms(i64::MAX).unix_ns(), u64::MAX);
+        assert_eq!(
+            (t.minus_ns(5), t.minus_ns(u64::MAX)),
+            (Timestamp::from_unix(17, 0), Timestamp::default())
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers in sentences, for the messages of all crates.
+//! Numbers in sentences and texts of a bounded length, for the messages of all crates.
 
 use std::fmt::Display;
 
@@ -26,6 +26,15 @@ pub fn binary_size(bytes: u64) -> String {
     format!("{:.1} {unit}", bytes as f64 / f64::from(divisor))
 }
 
+/// The first `bytes` bytes of a text at most, cut at the end of a character.
+pub fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 /// The text as one word for a POSIX shell.
 pub fn shell_quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%:=,".contains(c);
@@ -51,6 +60,11 @@ mod tests {
         ] {
             assert_eq!(shell_quoted(text), quoted);
         }
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!([0, 1, 2, 3, 4, 9].map(|bytes| cut("aüb", bytes)), ["", "a", "a", "aü", "aüb", "aüb"]);
     }
 
     #[test]

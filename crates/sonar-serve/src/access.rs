@@ -232,7 +232,7 @@ mod tests {
         let late = bearing(&token.link_code(at(10)).unwrap());
         assert_eq!(access.open_session(&late, at(310)), Err(AccessDenied::Old));
         // Which links were used before a start is not known.
-        let earlier = token.link_code(Timestamp::from_unix_ns(at(0).unix_ns() - 1)).unwrap();
+        let earlier = token.link_code(at(0).minus_ns(1)).unwrap();
         assert_eq!(access.open_session(&bearing(&earlier), at(1)), Err(AccessDenied::Old));
         assert_eq!(access.open_session(&bearing(&token.text()), at(1)), Err(AccessDenied::Wrong));
         assert_eq!(access.open_session(&HeaderMap::new(), at(1)), Err(AccessDenied::Nothing));

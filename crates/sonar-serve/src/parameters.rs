@@ -55,7 +55,7 @@ impl AskedMoment {
     fn at(self, now: Timestamp) -> Timestamp {
         match self {
             Self::At(at) => at,
-            Self::Ago(ns) => Timestamp::from_unix_ns(now.unix_ns().saturating_sub(ns)),
+            Self::Ago(ns) => now.minus_ns(ns),
         }
     }
 }

@@ -214,8 +214,7 @@ fn fill(dir: &Path, has_splits: bool) {
 fn read(dir: &Path, only: Option<&str>) {
     let store = SqliteHistory::open(dir).expect("a filled store");
     let end = store.extent().expect("a readable store").expect("windows").to;
-    let last =
-        |seconds: u64| Span { from: Timestamp::from_unix_ns(end.unix_ns() - seconds * NS_PER_S), to: end };
+    let last = |seconds: u64| Span { from: end.minus_ns(seconds * NS_PER_S), to: end };
     // Neither begins at a full hour.
     let (day, month) = (last(86_400 + 1_230), last(30 * 86_400 - 1_230));
     let merged = |span| store.read(span).expect("readable").map_or(0, |window| window.window.shapes.len());

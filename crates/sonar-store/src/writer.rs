@@ -370,7 +370,7 @@ impl StoreWriter {
     /// the size.
     fn look_after(&mut self, start: Timestamp) {
         self.unchecked += 1;
-        let day = UtcDay::of(Timestamp::from_unix_ns(start.unix_ns().saturating_sub(LATE_NS)));
+        let day = UtcDay::of(start.minus_ns(LATE_NS));
         if self.last_day.replace(day) != Some(day) {
             // What cannot be done now is done the next time.
             let _ = self.complete_days();

@@ -30,7 +30,7 @@ impl KnownApplications {
     /// # Errors
     /// The store cannot be read.
     pub fn read(store: &dyn HistoryReader, now: Timestamp) -> Result<Self, HistoryError> {
-        let span = Span { from: Timestamp::from_unix_ns(now.unix_ns().saturating_sub(REACH_NS)), to: now };
+        let span = Span { from: now.minus_ns(REACH_NS), to: now };
         let mut known = Self::default();
         store.windows(span, Resolution::Hour, &mut |window| {
             known.is_complete |= window.observed_ns(CollectorKind::Queries) > 0;

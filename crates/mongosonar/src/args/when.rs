@@ -97,7 +97,7 @@ impl When {
     fn resolve(self, zone: &Zone, now: Timestamp) -> Timestamp {
         match self.moment {
             Moment::At(at) => at,
-            Moment::Ago(ns) => Timestamp::from_unix_ns(now.unix_ns().saturating_sub(ns)),
+            Moment::Ago(ns) => now.minus_ns(ns),
             Moment::Clock(ms) => zone.at_clock(ms),
             Moment::OfDay(day, ms) => {
                 let today = zone.clock(now).div_euclid(MS_PER_DAY);

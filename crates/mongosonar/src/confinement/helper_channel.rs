@@ -112,6 +112,58 @@ impl HelperChannel {
     }
 }
 
+/// Where requests are answered.
+pub enum AnswerPlace<S> {
+    /// In this process, which keeps its privileges.
+    Here(Mutex<S>),
+    /// In a helper.
+    There(HelperChannel),
+}
+
+impl<S> AnswerPlace<S> {
+    /// What the helper answers, or this process by `here`.
+    ///
+    /// # Errors
+    /// As [`HelperChannel::ask`], or those of `here`.
+    pub fn ask<T: for<'de> Deserialize<'de>>(
+        &self,
+        request: &impl Serialize,
+        here: impl FnOnce(&mut S) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match self {
+            Self::Here(search) => here(&mut lock(search)),
+            Self::There(channel) => channel.ask(request).map(|(answer, _)| answer),
+        }
+    }
+
+    /// The files that the helper opens, or this process by `here`.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn open(
+        &self,
+        request: &impl Serialize,
+        here: impl FnOnce(&mut S) -> io::Result<Vec<File>>,
+    ) -> io::Result<Vec<File>> {
+        match self {
+            Self::Here(search) => here(&mut lock(search)),
+            Self::There(channel) => channel.ask::<()>(request).map(|((), files)| files),
+        }
+    }
+
+    /// The same for one file.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask); [`io::ErrorKind::InvalidData`] if there is none.
+    pub fn open_one(
+        &self,
+        request: &impl Serialize,
+        here: impl FnOnce(&mut S) -> io::Result<Vec<File>>,
+    ) -> io::Result<File> {
+        self.open(request, here)?.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
 /// In the helper: answers requests until the other side has gone.
 ///
 /// # Errors

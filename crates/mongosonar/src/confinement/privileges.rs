@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use sonar_core::files::naming::DIAGNOSTIC_DATA;
 use sonar_mongo::Target;
 use sonar_sys::helper::{Helper, InheritedDescriptors, limit_memory, name_process};
 use sonar_sys::host::regular;
@@ -204,7 +205,7 @@ fn opened_of(inputs: &[&Path]) -> Vec<PathBuf> {
         entries.filter(move |entry| !is_link(entry)).map(|entry| entry.path())
     };
     let of_input = |input: &Path| {
-        let diagnostics = Some(input.join("diagnostic.data")).filter(|folder| !folder.is_symlink());
+        let diagnostics = Some(input.join(DIAGNOSTIC_DATA)).filter(|folder| !folder.is_symlink());
         let diagnostics = diagnostics.into_iter().flat_map(move |folder| files(&folder));
         std::iter::once(input.to_path_buf()).chain(files(input)).chain(diagnostics).collect::<Vec<_>>()
     };

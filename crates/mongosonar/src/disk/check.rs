@@ -21,7 +21,8 @@ use crate::confinement::{privileges, start_order};
 use crate::exit::{OK, PROBLEM, WORSE, usage};
 use crate::report_output::{fitted, print};
 use crate::servers;
-use crate::servers::configuration::{ServerConfiguration, named_log};
+use crate::servers::configuration::{ServerConfiguration, ServerSetting, configuration_file};
+use crate::servers::files::open_data_folder;
 use crate::servers::own_files::OwnFiles;
 use crate::servers::withheld::WithheldReader;
 
@@ -53,7 +54,7 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
     unseen.extend(WithheldReader::default().read_arguments(&mut processes));
     if let Some(path) = &args.dbpath {
         // The mongod that uses the folder comes first.
-        processes.sort_by_key(|mongod| dbpath_of(&machine, mongod).map(PathBuf::from).as_ref() != Some(path));
+        processes.sort_by_key(|mongod| dbpath_of(&machine, mongod).as_ref() != Some(path));
     }
     let mongod = processes.first();
     let DataFolder { path: dbpath, about, is_guess } = data_folder(&machine, args, &processes, &mut unseen)?;
@@ -162,7 +163,7 @@ fn data_folder(
         unseen.push("the arguments of mongod: run as root, or give --dbpath".to_owned());
     }
     let whose = format!("mongod ({})", process::name(machine, mongod));
-    let (path, about, is_guess) = match path.map(PathBuf::from).or_else(|| open_folder(mongod)) {
+    let (path, about, is_guess) = match path.or_else(|| open_data_folder(mongod)) {
         Some(path) => {
             let about = format!("{}, the data of {whose}", path.display());
             (path, about, false)
@@ -187,7 +188,7 @@ fn several(machine: &Host, processes: &[Process]) -> String {
     /// The most that are named.
     const NAMED: usize = 10;
     let folder = |mongod: &Process| {
-        let known = dbpath_of(machine, mongod).map(PathBuf::from).or_else(|| open_folder(mongod));
+        let known = dbpath_of(machine, mongod).or_else(|| open_data_folder(mongod));
         match known {
             Some(path) => path.display().to_string(),
             None if says_no_folder(machine, mongod) => DEFAULT_DBPATH.to_owned(),
@@ -206,25 +207,17 @@ fn several(machine: &Host, processes: &[Process]) -> String {
     )
 }
 
-/// The folder of the file that a mongod always has open.
-fn open_folder(mongod: &Process) -> Option<PathBuf> {
-    let mut open = mongod.open_files().map(|(_, path)| path);
-    let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
-    file.parent().map(Path::to_path_buf)
-}
-
 /// Whether everything that could name the folder of a mongod was read: its arguments, and the configuration that they
 /// name.
 fn says_no_folder(machine: &Host, mongod: &Process) -> bool {
     !mongod.arguments().is_empty()
-        && (mongod.option(&["--config", "-f"]).is_none()
+        && (configuration_file(mongod).is_none()
             || ServerConfiguration::of_process(machine, mongod).is_some())
 }
 
 /// The folder that a mongod names in its arguments or its configuration.
-fn dbpath_of(machine: &Host, mongod: &Process) -> Option<String> {
-    let configured = || Some(ServerConfiguration::of_process(machine, mongod)?.data_folder()?.to_owned());
-    mongod.option(&["--dbpath"]).map(str::to_owned).or_else(configured)
+fn dbpath_of(machine: &Host, mongod: &Process) -> Option<PathBuf> {
+    ServerSetting::DATA_FOLDER.read(machine, mongod).map(PathBuf::from)
 }
 
 /// A folder of a copied machine. The copy holds `/proc` and `/sys`, and rarely the data, so all that can be checked is
@@ -251,7 +244,7 @@ fn places(machine: &Host, mongod: Option<&Process>, dbpath: Option<&Path>) -> ve
         below_root: mongod.map(|mongod| OwnFiles::below_root(machine, mongod)),
         program: mongod.and_then(|mongod| link(mongod).or_else(|| named(mongod))),
         dbpath: dbpath.map(Path::to_path_buf),
-        log: mongod.and_then(|mongod| named_log(machine, mongod)),
+        log: mongod.and_then(|mongod| ServerSetting::LOG.read(machine, mongod)),
     }
 }
 

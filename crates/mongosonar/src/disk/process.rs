@@ -7,7 +7,7 @@ use sonar_sys::Host;
 use sonar_sys::host::ProcessGroups;
 use sonar_sys::host::process::Process;
 
-use crate::servers::configuration::ServerConfiguration;
+use crate::servers::configuration::{ServerConfiguration, ServerSetting};
 use crate::servers::own_files::OwnFiles;
 use crate::servers::withheld::WithheldReader;
 
@@ -87,13 +87,9 @@ pub fn of_process(machine: &Host, mongod: &Process, facts: &mut MachineFacts, un
         cannot("GLIBC_TUNABLES of mongod", ENVIRONMENT);
     }
     let configured = ServerConfiguration::of_process(machine, mongod).unwrap_or_default();
-    let set = |option: &str, name: &str| {
-        let in_file = || configured.value(&[name, option.trim_start_matches('-')]);
-        mongod.option(&[option]).or_else(in_file).map(str::to_owned)
-    };
-    let most = set("--maxConns", "net.maxIncomingConnections");
+    let most = ServerSetting::MAX_CONNECTIONS.of(mongod, &configured);
     facts.max_connections = most.and_then(|text| text.parse().ok());
-    let cache = set("--wiredTigerCacheSizeGB", "storage.wiredTiger.engineConfig.cacheSizeGB");
+    let cache = ServerSetting::CACHE_SIZE.of(mongod, &configured);
     let cache = cache.and_then(|text| text.parse::<f64>().ok());
     let mut bounds = ProcessBounds {
         resident: mongod.resident(),

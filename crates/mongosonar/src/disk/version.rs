@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sonar_core::disk::check::Version;
+use sonar_core::files::naming::DIAGNOSTIC_DATA;
 use sonar_sys::host::process_files::ProcessFiles;
 
 use crate::servers::own_files::OwnFiles;
@@ -69,7 +70,7 @@ pub struct Places {
 pub fn find(places: &Places) -> Result<(Version, String), String> {
     let mut tried = Vec::new();
     let running = places.own.is_some();
-    if let Some(path) = places.dbpath.as_ref().filter(|_| running).map(|path| path.join("diagnostic.data")) {
+    if let Some(path) = places.dbpath.as_ref().filter(|_| running).map(|path| path.join(DIAGNOSTIC_DATA)) {
         match places.own(&path, of_diagnostic_data) {
             Ok(Some(version)) => return Ok((version, "its diagnostic.data".to_owned())),
             Ok(None) => tried.push(format!("{} holds no file with it", path.display())),

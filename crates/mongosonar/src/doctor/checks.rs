@@ -20,7 +20,7 @@ use sonar_view::doctor::DoctorLine;
 
 use crate::capture::tls::TlsLibrary;
 use crate::servers;
-use crate::servers::configuration::ServerConfiguration;
+use crate::servers::configuration::ServerSetting;
 use crate::servers::log_location::{self, LocatedLog};
 use crate::servers::withheld::WithheldReader;
 
@@ -168,11 +168,9 @@ fn tls(servers: &[Process], loaded: &Result<(), TraceError>) -> DoctorLine {
     let line = DoctorLine::new("tls", "queries, why");
     let mut withheld = WithheldReader::default();
     let mut mode = |server: &Process| {
-        let configured = |server: &Process| {
-            Some(ServerConfiguration::of_process(&Host::live(), server)?.tls_mode()?.to_owned())
-        };
-        let option = server.option(&["--tlsMode", "--sslMode"]).map(str::to_owned);
-        option.or_else(|| withheld.read(server, configured).ok().flatten())
+        let read = |server: &Process| ServerSetting::TLS_MODE.read(&Host::live(), server);
+        let argument = ServerSetting::TLS_MODE.argument(server).map(str::to_owned);
+        argument.or_else(|| withheld.read(server, read).ok().flatten())
     };
     let encrypted: Vec<(&Process, String)> = servers
         .iter()

@@ -1,6 +1,6 @@
 //! Finds the files of `diagnostic.data` and reads their documents.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
-use sonar_core::Timestamp;
+use sonar_core::files::naming::{DIAGNOSTIC_DATA, is_sample_file};
 use sonar_core::internals::{Assessment, Metric, SampleKey, ServerDescription, ServerSample};
+use sonar_core::{OldestFirst, Timestamp};
 use sonar_decode::ftdc::{
     ChunkError, DocumentContent, SampleReader, StatusReader, describe, document_length, parse,
 };
@@ -24,8 +25,6 @@ use crate::input::content::{self, FileContent};
 use crate::input::tar::{self, ArchivedFiles};
 use crate::{input, stop};
 
-/// The folder that a server writes its files into.
-const FOLDER: &str = "diagnostic.data";
 /// Samples among which repetitions are found: those of several chunks.
 const MAX_REMEMBERED: usize = 100_000;
 
@@ -40,20 +39,20 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             files.push(path.clone());
             continue;
         }
-        let inner = path.join(FOLDER);
+        let inner = path.join(DIAGNOSTIC_DATA);
         let folder = if inner.is_dir() { &inner } else { path };
         let cannot = || format!("cannot read {}", folder.display());
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder).with_context(cannot)? {
             let entry = entry.with_context(cannot)?;
-            if entry.file_name().to_string_lossy().starts_with("metrics.") {
+            if is_sample_file(&entry.file_name().to_string_lossy()) {
                 found.push(entry.path());
             }
         }
         if found.is_empty() {
             bail!(
-                "{}: no file of diagnostic.data (metrics.*); name the folder {FOLDER} of a mongod, or \
-                 LOGNAME.{FOLDER} beside the log of a mongos",
+                "{}: no file of diagnostic.data (metrics.*); name the folder {DIAGNOSTIC_DATA} of a mongod, or \
+                 LOGNAME.{DIAGNOSTIC_DATA} beside the log of a mongos",
                 folder.display()
             );
         }
@@ -63,7 +62,7 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     // Files of several folders, or that were named one by one: their names hold their time.
     files.sort_by_key(|path| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        name.filter(|name| name.starts_with("metrics.")).unwrap_or_default()
+        name.filter(|name| is_sample_file(name)).unwrap_or_default()
     });
     Ok(files)
 }
@@ -231,7 +230,7 @@ const MAX_ARCHIVED: u64 = 2 << 30;
 /// The files of `diagnostic.data` in an archive, in the order of their time, and why it was not read to its end.
 fn archived(archive: Box<dyn Read>, name: &str) -> Result<(Vec<DocumentFile>, Option<String>)> {
     let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let is_wanted = |path: &str| path.rsplit('/').next().is_some_and(|name| name.starts_with("metrics."));
+    let is_wanted = |path: &str| path.rsplit('/').next().is_some_and(is_sample_file);
     let ArchivedFiles { mut files, damage } = tar::files(archive, is_wanted, MAX_ARCHIVED);
     if let Some(error) = damage.as_ref().filter(|_| files.is_empty()) {
         bail!("cannot read {name}: {error}");
@@ -389,8 +388,7 @@ impl SampleRange {
 
 /// Which samples are new: the same ones can stand in an interim file and in an archive.
 pub struct Repetitions {
-    seen: HashSet<SampleKey>,
-    order: VecDeque<SampleKey>,
+    seen: OldestFirst<SampleKey, ()>,
     capacity: usize,
 }
 
@@ -403,21 +401,16 @@ impl Default for Repetitions {
 impl Repetitions {
     /// Remembers the last `capacity` samples.
     pub fn new(capacity: usize) -> Self {
-        Self { seen: HashSet::new(), order: VecDeque::new(), capacity }
+        Self { seen: OldestFirst::default(), capacity }
     }
 
     /// Whether the sample with that key is new.
     pub fn is_new(&mut self, key: SampleKey) -> bool {
-        if !self.seen.insert(key) {
-            return false;
+        let is_new = self.seen.insert(key, ()).is_none();
+        if self.seen.count() > self.capacity {
+            self.seen.pop_oldest();
         }
-        self.order.push_back(key);
-        if self.order.len() > self.capacity
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.seen.remove(&oldest);
-        }
-        true
+        is_new
     }
 }
 

@@ -4,6 +4,8 @@
 
 use std::path::Path;
 
+use sonar_core::files::naming::{DIAGNOSTIC_DATA, is_sample_file};
+
 /// Fewer bytes than these may also be the length of a BSON document, or the beginning of a line.
 const SURE: usize = 4;
 /// Signatures: the offset, the bytes, and the words that follow "this is".
@@ -235,12 +237,12 @@ pub fn folder(path: &Path) -> String {
         }
         None => {}
     }
-    if has("WiredTiger.wt") || has("diagnostic.data") {
+    if has("WiredTiger.wt") || has(DIAGNOSTIC_DATA) {
         return format!(
             "this is the data folder of a server; use `mongosonar ftdc report {shown}`, and name its log for operations"
         );
     }
-    if here.iter().any(|name| name.starts_with("metrics.")) {
+    if here.iter().any(|name| is_sample_file(name)) {
         return format!("this is a folder of diagnostic.data; use `mongosonar ftdc report {shown}`");
     }
     "this is a folder; name the files in it".to_owned()

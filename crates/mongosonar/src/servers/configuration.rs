@@ -1,13 +1,12 @@
 //! The configuration of a mongod or mongos: which file it is, and what it says.
 
-use std::fs;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sonar_sys::Host;
 use sonar_sys::host::process::Process;
 
-use super::own_files::OwnFiles;
+use super::own_files::{OwnFiles, working_folder};
 
 /// The most bytes to read of a configuration.
 const MOST_CONFIG_BYTES: u64 = 1 << 20;
@@ -28,10 +27,10 @@ impl ServerConfiguration {
     /// That of a process, as far as its user may read it: the path as the process sees it, else as we do. Anybody may
     /// call a process mongod and name any file. `None` if it names none, or it cannot be read.
     pub fn of_process(machine: &Host, process: &Process) -> Option<Self> {
-        let file = process.option(&["--config", "-f"])?;
+        let file = configuration_file(process)?;
         // A copy rarely says where the process works.
-        let working = || fs::read_link(process.folder().join("cwd")).ok().filter(|_| machine.is_live());
-        let path = working().unwrap_or_else(|| PathBuf::from("/")).join(file);
+        let working = if machine.is_live() { working_folder(process) } else { PathBuf::from("/") };
+        let path = working.join(file);
         let opened = OwnFiles::of(machine, process).find(|files| files.open(&path));
         let mut text = Vec::new();
         opened.ok()?.take(MOST_CONFIG_BYTES).read_to_end(&mut text).ok()?;
@@ -87,27 +86,55 @@ impl ServerConfiguration {
         let (_, value) = self.settings.iter().find(|(name, _)| names.contains(&name.as_str()))?;
         Some(value)
     }
-
-    /// The folder of its data.
-    pub fn data_folder(&self) -> Option<&str> {
-        self.value(&["storage.dbPath", "dbpath"])
-    }
-
-    /// Its log.
-    pub fn log(&self) -> Option<&str> {
-        self.value(&["systemLog.path", "logpath"])
-    }
-
-    /// Whether it encrypts connections: `requireTLS`, `preferSSL` and so on.
-    pub fn tls_mode(&self) -> Option<&str> {
-        self.value(&["net.tls.mode", "net.ssl.mode", "tlsMode", "sslMode"])
-    }
 }
 
-/// The log that a process names in its arguments or its configuration.
-pub fn named_log(machine: &Host, process: &Process) -> Option<String> {
-    let configured = || Some(ServerConfiguration::of_process(machine, process)?.log()?.to_owned());
-    process.option(&["--logpath"]).map(str::to_owned).or_else(configured)
+/// The configuration that a process names in its arguments.
+pub fn configuration_file(process: &Process) -> Option<&Path> {
+    process.option(&["--config", "-f"]).map(Path::new)
+}
+
+/// A setting of a server: its options, and its names in a configuration.
+#[derive(Copy, Clone, Debug)]
+pub struct ServerSetting {
+    options: &'static [&'static str],
+    names: &'static [&'static str],
+}
+
+impl ServerSetting {
+    /// The folder of its data.
+    pub const DATA_FOLDER: Self = Self { options: &["--dbpath"], names: &["storage.dbPath", "dbpath"] };
+    /// Its log.
+    pub const LOG: Self = Self { options: &["--logpath"], names: &["systemLog.path", "logpath"] };
+    /// Whether it encrypts connections: `requireTLS`, `preferSSL` and so on.
+    pub const TLS_MODE: Self = Self {
+        options: &["--tlsMode", "--sslMode"],
+        names: &["net.tls.mode", "net.ssl.mode", "tlsMode", "sslMode"],
+    };
+    /// The most connections.
+    pub const MAX_CONNECTIONS: Self =
+        Self { options: &["--maxConns"], names: &["net.maxIncomingConnections", "maxConns"] };
+    /// The size of the cache of WiredTiger, in GiB.
+    pub const CACHE_SIZE: Self = Self {
+        options: &["--wiredTigerCacheSizeGB"],
+        names: &["storage.wiredTiger.engineConfig.cacheSizeGB", "wiredTigerCacheSizeGB"],
+    };
+
+    /// Its value in the arguments of a process.
+    pub fn argument(self, process: &Process) -> Option<&str> {
+        process.option(self.options)
+    }
+
+    /// Its value in the arguments of a process, or else in this configuration of it.
+    pub fn of<'a>(self, process: &'a Process, configuration: &'a ServerConfiguration) -> Option<&'a str> {
+        self.argument(process).or_else(|| configuration.value(self.names))
+    }
+
+    /// Its value in the arguments of a process, or else in its configuration, which is read only then.
+    pub fn read(self, machine: &Host, process: &Process) -> Option<String> {
+        let configuration = || ServerConfiguration::of_process(machine, process);
+        let configured = || Some(configuration()?.value(self.names)?.to_owned());
+        self.argument(process).map(str::to_owned).or_else(configured)
+    }
 }
 
 /// Whether this is the name of a setting: other text before a colon may be a part of a value.
@@ -120,11 +147,15 @@ fn is_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn value(text: &str, setting: ServerSetting) -> Option<String> {
+        ServerConfiguration::parse(text).value(setting.names).map(str::to_owned)
+    }
+
     #[test]
     fn folder_and_log_are_read_from_either_kind_of_configuration() {
         let yaml = "systemLog:\n  path: /var/log/x\nstorage:\n  # dbPath: /old\n  dbPath: \"/var/lib/mongo db\" # here\n";
-        let folder = |text| ServerConfiguration::parse(text).data_folder().map(str::to_owned);
-        let log = |text| ServerConfiguration::parse(text).log().map(str::to_owned);
+        let folder = |text| value(text, ServerSetting::DATA_FOLDER);
+        let log = |text| value(text, ServerSetting::LOG);
         assert_eq!(folder(yaml).as_deref(), Some("/var/lib/mongo db"));
         assert_eq!(folder("port = 1\ndbpath=/data\n").as_deref(), Some("/data"));
         assert_eq!(folder("storage.dbPath: /data\n").as_deref(), Some("/data"));
@@ -146,12 +177,13 @@ mod tests {
         let nested: String =
             (0..200).map(section).chain([format!("{}b: 1\n", " ".repeat(200)).repeat(100)]).collect();
         let read = ServerConfiguration::parse(&(nested + "storage:\n  dbPath: /data\n"));
-        assert_eq!((read.settings().len(), read.data_folder()), (1, Some("/data")));
+        let folder = read.value(ServerSetting::DATA_FOLDER.names);
+        assert_eq!((read.settings().len(), folder), (1, Some("/data")));
     }
 
     #[test]
     fn the_mode_of_tls_is_found_in_a_configuration() {
-        let mode = |text| ServerConfiguration::parse(text).tls_mode().map(str::to_owned);
+        let mode = |text| value(text, ServerSetting::TLS_MODE);
         assert_eq!(mode("net:\n  port: 1\n  tls:\n    mode: requireTLS\n").as_deref(), Some("requireTLS"));
         assert_eq!(mode("net:\n  ssl:\n    mode: \"preferSSL\"\n").as_deref(), Some("preferSSL"));
         assert_eq!(mode("sslMode = requireSSL\n").as_deref(), Some("requireSSL"));

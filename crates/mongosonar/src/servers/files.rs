@@ -7,24 +7,22 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use sonar_core::files::naming::{DIAGNOSTIC_DATA, is_sample_file};
 use sonar_core::observation::FileIdentity;
 use sonar_sys::host::process::{Process, ProgramFile, RunningProgram};
 use sonar_sys::host::process_files::ProcessFiles;
 
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
-use crate::input::follow::{FILE_PATIENCE, FileThread, FollowedPlace, MAX_COPIES};
+use crate::input::follow::{FILE_PATIENCE, FileThread, FollowedPlace, MAX_COPIES, file_identity};
 use crate::servers;
-use crate::servers::configuration::ServerConfiguration;
-use crate::servers::log_location::{LogLocation, working_folder};
+use crate::servers::configuration::{ServerConfiguration, ServerSetting, configuration_file};
+use crate::servers::log_location::LogLocation;
+use crate::servers::own_files::working_folder;
 
-/// The folder that a mongod writes its samples into.
-const DIAGNOSTIC: &str = "diagnostic.data";
-/// How the name of a file of samples begins.
-const SAMPLES: &str = "metrics.";
 /// The most files of samples of a folder: a server keeps some twenty.
 const MAX_SAMPLES: usize = 1_000;
 /// The most bytes of a configuration of a server. A longer one is not read.
@@ -95,6 +93,11 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
+    /// A process that was found, and started at `started` (in clock ticks since boot).
+    pub fn new(process: Process, started: u64) -> Self {
+        Self { program: process.program(), process, started }
+    }
+
     /// Its files.
     ///
     /// # Errors
@@ -115,11 +118,19 @@ impl ServerProcess {
         RunningProgram { pid: self.process.pid, started: self.started, program }.still(opened)
     }
 
-    /// Its configuration, as far as its user may read it.
-    pub fn configuration(&self, path: &Path) -> Option<String> {
+    /// Its configuration, as far as its user may read it; `None` if it names none.
+    ///
+    /// # Errors
+    /// The one that it names cannot be read, or is too long.
+    pub fn configuration(&self) -> io::Result<Option<ServerConfiguration>> {
+        let Some(file) = configuration_file(&self.process) else { return Ok(None) };
+        let file = self.files()?.open(&seen_by(&self.process, file))?;
         let mut text = Vec::new();
-        self.files().ok()?.open(path).ok()?.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut text).ok()?;
-        (text.len() as u64 <= MAX_CONFIG_BYTES).then(|| String::from_utf8_lossy(&text).into_owned())
+        file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut text)?;
+        match text.len() as u64 <= MAX_CONFIG_BYTES {
+            true => Ok(Some(ServerConfiguration::parse(&String::from_utf8_lossy(&text)))),
+            false => Err(io::ErrorKind::FileTooLarge.into()),
+        }
     }
 }
 
@@ -150,7 +161,7 @@ impl FollowedPlace for InspectableLog {
                 Some(self.server.still(fs::metadata(self.place.path(process))?)?)
             }
         };
-        Ok(found.map(|found| FileIdentity { device: found.dev(), inode: found.ino() }))
+        Ok(found.as_ref().map(file_identity))
     }
 
     fn open(&mut self) -> io::Result<File> {
@@ -173,14 +184,14 @@ pub struct InspectableSamples {
 
 impl DiagnosticFolder for InspectableSamples {
     fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
-        let is_sample = |name: &OsStr| name.as_bytes().starts_with(SAMPLES.as_bytes());
+        let is_sample = |name: &OsStr| name.to_str().is_some_and(is_sample_file);
         let listed = self.server.files()?.list(&self.folder, MAX_SAMPLES, &is_sample)?;
         Ok(DiagnosticFile::among(listed))
     }
 
     /// A name with a folder in it would lead to another one.
     fn open(&mut self, name: &str) -> io::Result<File> {
-        if !name.starts_with(SAMPLES) || name.contains('/') {
+        if !is_sample_file(name) || name.contains('/') {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let file = self.server.files()?.open(&self.folder.join(name))?;
@@ -212,31 +223,32 @@ pub fn seen_by(process: &Process, path: &Path) -> PathBuf {
 /// The folder of the data of a mongod, by its arguments, its configuration, or what it has open; `None` if nothing says
 /// which. It may be relative to the folder that it works in.
 pub fn data_folder(process: &Process, configuration: &ServerConfiguration) -> Option<PathBuf> {
-    // A mongod always has this file open.
-    let of_open_file = || {
-        let mut open = process.open_files().map(|(_, path)| path);
-        let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
-        file.parent().map(Path::to_path_buf)
-    };
-    let named = process.option(&["--dbpath"]).or_else(|| configuration.data_folder());
-    named.map(PathBuf::from).or_else(of_open_file)
+    let named = ServerSetting::DATA_FOLDER.of(process, configuration);
+    named.map(PathBuf::from).or_else(|| open_data_folder(process))
+}
+
+/// The folder of the file that a mongod always has open.
+pub fn open_data_folder(process: &Process) -> Option<PathBuf> {
+    let mut open = process.open_files().map(|(_, path)| path);
+    let file = open.find(|path| path.file_name().is_some_and(|name| name == "WiredTiger.wt"))?;
+    file.parent().map(Path::to_path_buf)
 }
 
 /// The folder that a server writes its samples into, as it sees it: that of a mongod with its data in `dbpath`, or of a
 /// mongos with this log. `None` if what it depends on is not known.
 pub fn samples_folder(process: &Process, dbpath: Option<&Path>, log: Option<&Path>) -> Option<PathBuf> {
     match process.name == servers::MONGOD {
-        true => Some(seen_by(process, &dbpath?.join(DIAGNOSTIC))),
+        true => Some(seen_by(process, &dbpath?.join(DIAGNOSTIC_DATA))),
         // The name of its log up to the first dot.
-        false => beside_log(&seen_by(process, log?), DIAGNOSTIC),
+        false => beside_log(&seen_by(process, log?)),
     }
 }
 
 /// The folder of samples of a mongos with this log: `mongos.log` becomes `mongos.diagnostic.data`.
-fn beside_log(log: &Path, suffix: &str) -> Option<PathBuf> {
+fn beside_log(log: &Path) -> Option<PathBuf> {
     let name = log.file_name()?.as_bytes();
     let base = name.split(|byte| *byte == b'.').next().unwrap_or(name);
-    Some(log.with_file_name(format!("{}.{suffix}", String::from_utf8_lossy(base))))
+    Some(log.with_file_name(format!("{}.{DIAGNOSTIC_DATA}", String::from_utf8_lossy(base))))
 }
 
 #[cfg(test)]

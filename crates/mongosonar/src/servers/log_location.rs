@@ -8,15 +8,16 @@ use std::ffi::OsStr;
 use std::fs::{self, File, FileType};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Component, Path, PathBuf};
 
 use sonar_sys::Host;
 use sonar_sys::host::process::Process;
 use sonar_sys::host::process_files::ProcessFiles;
 
-use crate::input::follow::newest_copies;
-use crate::servers::configuration::ServerConfiguration;
+use crate::input::follow::{file_identity, newest_copies};
+use crate::servers::configuration::{ServerConfiguration, ServerSetting, configuration_file};
+use crate::servers::own_files::{descriptor, files_of, outside, working_folder};
 
 /// The number of standard output.
 const OUTPUT: u32 = 1;
@@ -45,9 +46,10 @@ impl LogLocation {
     /// # Errors
     /// Into no file that can be read: where it goes instead, or why that is not known, in words.
     pub fn of(process: &Process, configuration: Option<&ServerConfiguration>) -> Result<Self, String> {
-        let named = process.option(&["--logpath"]);
-        let configuration = match (configuration, named, process.option(&["--config", "-f"])) {
+        let named = ServerSetting::LOG.argument(process);
+        let configuration = match (configuration, named, configuration_file(process)) {
             (None, None, Some(file)) => {
+                let file = file.display();
                 let unknown = |_| format!("its log is not known: its configuration {file} cannot be read");
                 return Self::unnamed(process).map_err(unknown);
             }
@@ -58,7 +60,7 @@ impl LogLocation {
         if is_syslog {
             return Err("its log goes to syslog".to_owned());
         }
-        let Some(path) = named.or_else(|| configuration.log()) else {
+        let Some(path) = ServerSetting::LOG.of(process, &configuration) else {
             return Self::unnamed(process);
         };
         let path = working_folder(process).join(path);
@@ -72,9 +74,7 @@ impl LogLocation {
     /// open file has one.
     fn unnamed(process: &Process) -> Result<Self, String> {
         let output = Self::open_as(process, OUTPUT);
-        let Ok(files) = ProcessFiles::of(process).or_else(|_| ProcessFiles::in_our_root(process)) else {
-            return output;
-        };
+        let Ok(files) = files_of(process) else { return output };
         let has_lines =
             |number: u32| files.open_descriptor(process, number).is_ok_and(|file| has_lines(&file));
         if output.is_ok() && has_lines(OUTPUT) {
@@ -91,8 +91,8 @@ impl LogLocation {
     /// is at that path now.
     fn of_descriptor(process: &Process, number: u32, path: PathBuf) -> Self {
         let named = Self::Named(path);
-        let identity = |path: PathBuf| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-        let open = identity(process.folder().join(format!("fd/{number}")));
+        let identity = |path: PathBuf| fs::metadata(path).map(|found| file_identity(&found)).ok();
+        let open = identity(descriptor(process, number));
         let is_there = open.is_some() && identity(named.path(process)) == open;
         if is_there { named } else { Self::Descriptor(number) }
     }
@@ -104,7 +104,7 @@ impl LogLocation {
             2 => "standard error".to_owned(),
             other => format!("its open file {other}"),
         };
-        match fs::metadata(process.folder().join(format!("fd/{number}"))) {
+        match fs::metadata(descriptor(process, number)) {
             Ok(found) if found.is_file() => Ok(Self::Descriptor(number)),
             Ok(found) => Err(format!("its log goes to {what}, which is {}", kind_of(found.file_type()))),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -117,9 +117,9 @@ impl LogLocation {
     /// How the log is called here.
     pub fn path(&self, process: &Process) -> PathBuf {
         match self {
-            Self::Named(path) => process.folder().join("root").join(path.strip_prefix("/").unwrap_or(path)),
+            Self::Named(path) => outside(process, path),
             Self::Configured(path) => path.clone(),
-            Self::Descriptor(number) => process.folder().join(format!("fd/{number}")),
+            Self::Descriptor(number) => descriptor(process, *number),
         }
     }
 
@@ -179,16 +179,12 @@ impl LocatedLog {
     /// # Errors
     /// As [`LogLocation::open`].
     pub fn open(&self) -> io::Result<File> {
-        self.place.open(&self.process, &self.files()?)
+        self.place.open(&self.process, &files_of(&self.process)?)
     }
 
     /// Opens logs beside it, as [`LogLocation::copies`].
     pub fn copies(&self, most: usize) -> Vec<File> {
-        self.files().map(|files| self.place.copies(&files, most)).unwrap_or_default()
-    }
-
-    fn files(&self) -> io::Result<ProcessFiles> {
-        ProcessFiles::of(&self.process).or_else(|_| ProcessFiles::in_our_root(&self.process))
+        files_of(&self.process).map(|files| self.place.copies(&files, most)).unwrap_or_default()
     }
 }
 
@@ -205,11 +201,6 @@ pub fn unreadable(path: &Path, error: &io::Error) -> String {
 fn is_named_as_log(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.split([' ', '.']).skip(1).any(|part| part == "log")
-}
-
-/// The folder that a process works in, as it sees it; the root folder if that is not known.
-pub fn working_folder(process: &Process) -> PathBuf {
-    fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"))
 }
 
 /// The number under which a process has the file open that a path names by a descriptor: `/dev/stdout`,
@@ -231,11 +222,10 @@ fn descriptor_of(process: &Process, path: &Path) -> Option<u32> {
         _ => return None,
     };
     // Of another process, by its number in the container: the server has opened the same file under a number of its own.
-    let inside = process.folder().join("root").join(path.strip_prefix("/").unwrap_or(path));
-    let Ok(named) = fs::metadata(inside) else { return Some(number) };
+    let Ok(named) = fs::metadata(outside(process, path)) else { return Some(number) };
     let is_it = |number: &u32| {
-        fs::metadata(process.folder().join(format!("fd/{number}")))
-            .is_ok_and(|found| (found.dev(), found.ino()) == (named.dev(), named.ino()))
+        let open = fs::metadata(descriptor(process, *number));
+        open.is_ok_and(|found| file_identity(&found) == file_identity(&named))
     };
     let open = process.open_files().map(|(number, _)| number);
     Some(std::iter::once(number).chain(open).find(is_it).unwrap_or(number))
@@ -300,6 +290,7 @@ fn is_log_line(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::os::unix::fs::MetadataExt;
     use std::process::{Command, Stdio};
 
     use super::*;

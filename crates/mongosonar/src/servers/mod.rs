@@ -2,6 +2,7 @@
 
 pub mod at_port;
 pub mod configuration;
+pub mod data_folders;
 pub mod file_names;
 pub mod files;
 pub mod log_location;
@@ -18,10 +19,14 @@ use sonar_core::Timestamp;
 use sonar_core::words::plural;
 use sonar_sys::Host;
 use sonar_sys::clock;
-use sonar_sys::host::listeners::{FoundListeners, Incomplete, Listener, ListenerOrigin, ListenerSearch};
+use sonar_sys::host::listeners::{FoundListeners, Incomplete, ListenerSearch};
 use sonar_sys::host::placed;
 use sonar_sys::host::process::{Process, RunningProgram};
 
+use self::at_port::ServerPort;
+
+/// The most servers of a host that are followed.
+pub const MAX_SERVERS: usize = 128;
 /// The program that stores data.
 pub const MONGOD: &str = "mongod";
 /// The programs of MongoDB that serve clients, and write its log.
@@ -108,11 +113,9 @@ pub fn proven_again(host: &Host, processes: &[u32]) -> Vec<RunningProgram> {
 /// counts, too.
 pub fn proven_to_listen(host: &Host) -> Vec<Process> {
     let found = listeners(host).unwrap_or_default();
-    let listens = |pid: u32| {
-        let holds = |one: &Listener| one.pid == pid && one.origin == ListenerOrigin::Socket;
-        found.listeners.iter().any(holds) || found.incomplete.iter().any(|one| one.pid == pid)
-    };
-    proven_or_hidden(host).into_iter().filter(|one| listens(one.pid)).collect()
+    let mut servers = proven_or_hidden(host);
+    servers.retain(|one| ServerPort::of(one.pid, &found) != ServerPort::Closed);
+    servers
 }
 
 /// Whether this process may not see which program another one runs.
@@ -215,7 +218,7 @@ pub fn is_ending(host: &Host, pid: u32, started: u64) -> bool {
 pub fn started_at(started: u64, now: Timestamp) -> Timestamp {
     let ago = clock::since_boot().saturating_sub(clock::ticks(started));
     let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
-    Timestamp::from_unix_ns(now.unix_ns().saturating_sub(ago))
+    now.minus_ns(ago)
 }
 
 /// Before which time a connection of a server that was seen to have ended at `now` was silent: what is later may be to

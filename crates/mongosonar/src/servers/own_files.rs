@@ -1,7 +1,7 @@
 //! The files of a server by paths as it sees them, of this host or of the copy of another machine.
 
-use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use sonar_sys::Host;
 use sonar_sys::host::process::Process;
@@ -26,12 +26,11 @@ impl OwnFiles {
     /// The same, and where its root folder cannot be seen, those below ours, with the rights of its user. Of a copy, those of
     /// the machine that its root folder has not.
     pub fn of(machine: &Host, process: &Process) -> Self {
-        let Self(mut places) = Self::below_root(machine, process);
-        if !machine.is_live() {
-            places.extend(ProcessFiles::of_machine(machine.root()));
-        } else if places.is_empty() {
-            places.extend(ProcessFiles::in_our_root(process));
+        if machine.is_live() {
+            return Self(files_of(process).into_iter().collect());
         }
+        let Self(mut places) = Self::below_root(machine, process);
+        places.extend(ProcessFiles::of_machine(machine.root()));
         Self(places)
     }
 
@@ -51,9 +50,32 @@ impl OwnFiles {
     }
 }
 
+/// The files of a process of this host: those below its root folder, and where that cannot be seen, those below ours, with
+/// the rights of its user.
+///
+/// # Errors
+/// Neither can be seen.
+pub fn files_of(process: &Process) -> io::Result<ProcessFiles> {
+    ProcessFiles::of(process).or_else(|_| ProcessFiles::in_our_root(process))
+}
+
+/// How we call what a process sees at this path: a container has a root folder of its own.
+pub fn outside(process: &Process, path: &Path) -> PathBuf {
+    process.folder().join("root").join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// How we call the file that a process has open under this number.
+pub fn descriptor(process: &Process, number: u32) -> PathBuf {
+    process.folder().join(format!("fd/{number}"))
+}
+
+/// The folder that a process works in, as it sees it; the root folder if that is not known.
+pub fn working_folder(process: &Process) -> PathBuf {
+    fs::read_link(process.folder().join("cwd")).unwrap_or_else(|_| PathBuf::from("/"))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;

@@ -12,26 +12,22 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use sonar_sys::Host;
-use sonar_sys::host::listeners::{FoundListeners, ListenerOrigin};
 use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::Duty;
 use sonar_sys::questions::HelperAnswer;
 
 use crate::confinement::helper_capabilities::INSPECTING;
-use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files};
+use crate::confinement::helper_channel::{self, AnswerPlace, HelperChannel, answer, answer_files};
 use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
 use crate::input::follow::{FileThread, FileThreads};
-use crate::locking::lock;
-use crate::servers;
-use crate::servers::configuration::ServerConfiguration;
+use crate::servers::at_port::ServerPort;
+use crate::servers::configuration::ServerSetting;
 use crate::servers::files::{
-    InspectableSamples, SearchPatience, ServerProcess, data_folder, is_short, samples_folder, seen_by,
+    InspectableSamples, SearchPatience, ServerProcess, data_folder, is_short, samples_folder,
 };
-
-/// The most servers that are reported.
-const MAX_SERVERS: usize = 128;
+use crate::servers::{self, MAX_SERVERS};
 
 /// A server of this host that writes samples.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -80,13 +76,14 @@ impl SampleSearch {
         let (mut found, mut known, mut running) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         let mut patience = SearchPatience::default();
         let mut listening = servers::proven(&self.host);
-        listening.retain(|process| port_of(process.pid, &listeners).is_some());
+        let port = |process: &Process| ServerPort::of(process.pid, &listeners);
+        listening.retain(|process| matches!(port(process), ServerPort::Open(_)));
         for process in placed(listening, MAX_SERVERS) {
-            let Some(port) = port_of(process.pid, &listeners) else { continue };
+            let ServerPort::Open(port) = port(&process) else { continue };
             let Some(started) = self.host.stat(process.pid).map(|stat| stat.started) else { continue };
             let (pid, program) = (process.pid, process.name.clone());
             running.insert(pid);
-            let server = ServerProcess { program: process.program(), process, started };
+            let server = ServerProcess::new(process, started);
             let Some(samples) = self.describe(server, &mut patience) else { continue };
             known.insert(pid, samples);
             found.push(SampledServer { port, pid, started, program });
@@ -129,37 +126,25 @@ impl SampleSearch {
         self.with_folder(pid, |mut folder| folder.list())?
     }
 
-    fn open(&mut self, pid: u32, name: &str) -> io::Result<File> {
+    fn open(&mut self, pid: u32, name: &str) -> io::Result<Vec<File>> {
         let name = name.to_owned();
-        self.with_folder(pid, move |mut folder| folder.open(&name))?
+        Ok(vec![self.with_folder(pid, move |mut folder| folder.open(&name))??])
     }
 
     fn answer(&mut self, request: SampleRequest) -> io::Result<HelperAnswer> {
         match request {
             SampleRequest::Servers => answer(self.servers()),
             SampleRequest::List(pid) => answer(self.list(pid)),
-            SampleRequest::Open(pid, name) => {
-                let opened = self.open(pid, &name).map(|file| vec![file]);
-                answer_files(opened, self.place(pid).closer())
-            }
+            SampleRequest::Open(pid, name) => answer_files(self.open(pid, &name), self.place(pid).closer()),
         }
     }
-}
-
-/// The first port that a process listens on.
-fn port_of(pid: u32, found: &FoundListeners) -> Option<u16> {
-    let mut held =
-        found.listeners.iter().filter(|one| one.pid == pid && one.origin == ListenerOrigin::Socket);
-    held.next().map(|one| one.address.port())
 }
 
 /// The samples of a server; `None` if nothing says where they are, or their path is too long to be kept.
 fn samples_of(mut server: ServerProcess) -> Option<InspectableSamples> {
     let process: &Process = &server.process;
-    let file = process.option(&["--config", "-f"]).map(Path::new);
-    let text = file.and_then(|file| server.configuration(&seen_by(process, file)));
-    let configuration = text.map(|text| ServerConfiguration::parse(&text)).unwrap_or_default();
-    let log = process.option(&["--logpath"]).or_else(|| configuration.log()).map(Path::new);
+    let configuration = server.configuration().ok().flatten().unwrap_or_default();
+    let log = ServerSetting::LOG.of(process, &configuration).map(Path::new);
     let folder = samples_folder(process, data_folder(process, &configuration).as_deref(), log);
     let folder = folder.filter(|folder| is_short(folder))?;
     // They are not needed any more, and there may be many servers.
@@ -167,35 +152,27 @@ fn samples_of(mut server: ServerProcess) -> Option<InspectableSamples> {
     Some(InspectableSamples { server, folder })
 }
 
-/// Where servers are searched and files are opened.
-enum SamplePlace {
-    /// In this process, which keeps its privileges.
-    Here(Mutex<SampleSearch>),
-    /// In the helper.
-    There(HelperChannel),
-}
-
 /// Finds the servers of this host that write samples and opens their files, here or in a helper.
 #[derive(Clone)]
-pub struct ServerSamples(Arc<SamplePlace>);
+pub struct ServerSamples(Arc<AnswerPlace<SampleSearch>>);
 
 impl ServerSamples {
     /// Starts the helper if this process gives up its privileges (`confined`). Call it before any thread is started.
     /// `None` if the helper cannot be started.
     pub fn start(confined: bool) -> Option<Self> {
         if !confined {
-            return Some(Self(Arc::new(SamplePlace::Here(Mutex::new(SampleSearch::new())))));
+            return Some(Self(Arc::new(AnswerPlace::Here(Mutex::new(SampleSearch::new())))));
         }
         let what = "reading the diagnostic.data of servers";
         let memory = privileges::HELPER_BYTES;
         let task = HelperTask { name: "sonar-samples", what, memory, keep: INSPECTING, duty: Duty::Reading };
-        Some(Self(Arc::new(SamplePlace::There(HelperChannel::start(task, serve)?))))
+        Some(Self(Arc::new(AnswerPlace::There(HelperChannel::start(task, serve)?))))
     }
 
     /// Those that whatever is on the other side of this socket finds.
     #[cfg(test)]
     pub fn over(socket: UnixStream) -> Self {
-        Self(Arc::new(SamplePlace::There(HelperChannel::patient(socket))))
+        Self(Arc::new(AnswerPlace::There(HelperChannel::patient(socket))))
     }
 
     /// The servers of this host, by port.
@@ -204,10 +181,7 @@ impl ServerSamples {
     /// Processes cannot be listed, or the helper does not answer now. [`HELPER_ENDED`](helper_channel::HELPER_ENDED) if it
     /// has ended, which stays so.
     pub fn servers(&self) -> io::Result<Vec<SampledServer>> {
-        match &*self.0 {
-            SamplePlace::Here(search) => lock(search).servers(),
-            SamplePlace::There(channel) => channel.ask(&SampleRequest::Servers).map(|(found, _)| found),
-        }
+        self.0.ask(&SampleRequest::Servers, SampleSearch::servers)
     }
 
     /// The samples of one of them; one of these threads reads their files.
@@ -232,21 +206,12 @@ pub struct ServerSampleFolder {
 
 impl DiagnosticFolder for ServerSampleFolder {
     fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
-        match &*self.samples.0 {
-            SamplePlace::Here(search) => lock(search).list(self.pid),
-            SamplePlace::There(channel) => {
-                channel.ask(&SampleRequest::List(self.pid)).map(|(listed, _)| listed)
-            }
-        }
+        self.samples.0.ask(&SampleRequest::List(self.pid), |search| search.list(self.pid))
     }
 
     fn open(&mut self, name: &str) -> io::Result<File> {
-        let channel = match &*self.samples.0 {
-            SamplePlace::Here(search) => return lock(search).open(self.pid, name),
-            SamplePlace::There(channel) => channel,
-        };
-        let ((), mut files) = channel.ask(&SampleRequest::Open(self.pid, name.to_owned()))?;
-        files.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
+        let request = SampleRequest::Open(self.pid, name.to_owned());
+        self.samples.0.open_one(&request, |search| search.open(self.pid, name))
     }
 
     fn thread(&self) -> Option<Arc<FileThread>> {

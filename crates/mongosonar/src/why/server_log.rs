@@ -4,7 +4,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,11 +23,13 @@ use super::server_operation::DescribedOperations;
 use crate::args::when::now;
 use crate::confinement::reading_apart::{ReadApart, read_each};
 use crate::input::follow::{
-    FileFollower, FileThread, FollowStart, FollowedFile, FollowedPlace, LineSink, close_apart,
+    FileFollower, FileThread, FollowStart, FollowedFile, FollowedPlace, LineSink, PassedIdentity,
+    SentIdentity, close_apart, file_identity,
 };
 use crate::servers;
-use crate::servers::configuration::named_log;
+use crate::servers::configuration::ServerSetting;
 use crate::servers::log_location::{LocatedLog, unreadable};
+use crate::servers::own_files::descriptor;
 
 /// The most logs of a process.
 const MAX_LOGS: usize = 4;
@@ -49,26 +50,8 @@ struct ProcessLogs {
 struct FoundLog {
     /// As the process sees it.
     path: String,
-    identity: SentIdentity,
-}
-
-/// A [`FileIdentity`] that a helper sends.
-#[derive(PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct SentIdentity {
-    device: u64,
-    inode: u64,
-}
-
-impl From<FileIdentity> for SentIdentity {
-    fn from(FileIdentity { device, inode }: FileIdentity) -> Self {
-        Self { device, inode }
-    }
-}
-
-impl From<SentIdentity> for FileIdentity {
-    fn from(SentIdentity { device, inode }: SentIdentity) -> Self {
-        Self { device, inode }
-    }
+    #[serde(with = "PassedIdentity")]
+    identity: FileIdentity,
 }
 
 impl ProcessLogs {
@@ -83,7 +66,7 @@ impl ProcessLogs {
             .and_then(|file| Ok((identity_of(&file)?, file)))
         {
             Ok((identity, file)) => {
-                logs.push(FoundLog { path: path.display().to_string(), identity: identity.into() });
+                logs.push(FoundLog { path: path.display().to_string(), identity });
                 files.push(file);
             }
             Err(error) => problems.push(unreadable(&path, &error)),
@@ -91,7 +74,7 @@ impl ProcessLogs {
         said.iter().for_each(|log| add(log.path(), log.open()));
         let written = written_logs(process);
         written.iter().for_each(|log| add(log.path.clone(), log.open()));
-        let written = written.iter().map(|log| log.identity.into()).collect();
+        let written = written.iter().map(|log| SentIdentity(log.identity)).collect();
         (Self { logs, written, problems }, files)
     }
 
@@ -125,7 +108,7 @@ impl OpenedLogs {
             let cannot = || format!("cannot open the log {}", path.display());
             let file = regular::open(path).with_context(cannot)?;
             let identity = identity_of(&file).with_context(cannot)?;
-            let has_it = |one: &&ReadApart<ProcessLogs>| one.said.written.contains(&identity.into());
+            let has_it = |one: &&ReadApart<ProcessLogs>| one.said.written.contains(&SentIdentity(identity));
             let process = of_processes.iter().find(has_it).map(|one| one.process);
             Ok(OpenedLog { path: path.clone(), file, process, identity })
         };
@@ -139,7 +122,6 @@ impl OpenedLogs {
         for ReadApart { process, said, files } in ProcessLogs::of_each(processes) {
             let before = logs.len();
             for (FoundLog { path, identity }, file) in said.logs.into_iter().zip(files) {
-                let identity = identity.into();
                 if logs.iter().any(|other| other.identity == identity) {
                     close_apart(vec![file]);
                 } else {
@@ -231,8 +213,7 @@ impl TracedLog {
     fn finish(mut self, each: &mut impl FnMut(ServerOperation)) -> u64 {
         let path = self.path.clone();
         let now = self.thread.run(move || fs::metadata(path)).and_then(|found| found);
-        let own = (self.identity.device, self.identity.inode);
-        if now.is_ok_and(|found| (found.dev(), found.ino()) != own) {
+        if now.is_ok_and(|found| file_identity(&found) != self.identity) {
             eprintln!(
                 "mongosonar: {} was rotated during the trace: lines written after that were not read",
                 self.path.display()
@@ -246,8 +227,7 @@ impl TracedLog {
 }
 
 fn identity_of(file: &File) -> io::Result<FileIdentity> {
-    let found = file.metadata()?;
-    Ok(FileIdentity { device: found.dev(), inode: found.ino() })
+    Ok(file_identity(&file.metadata()?))
 }
 
 /// A file that a process writes a log into.
@@ -272,7 +252,7 @@ fn said_log(process: u32) -> Option<Result<LocatedLog, String>> {
 fn written_logs(process: u32) -> Vec<WrittenLog> {
     let host = Host::live();
     let Some(process) = servers::whatever(&host, process) else { return Vec::new() };
-    let named = named_log(&host, &process);
+    let named = ServerSetting::LOG.read(&host, &process);
     let mut logs: Vec<WrittenLog> = Vec::new();
     for (number, path) in process.open_files() {
         let is_named = named.as_deref().is_some_and(|named| path.ends_with(named));
@@ -290,10 +270,8 @@ fn written_logs(process: u32) -> Vec<WrittenLog> {
 
 impl WrittenLog {
     fn new(process: &Process, number: u32, path: PathBuf) -> Option<Self> {
-        let link = process.folder().join(format!("fd/{number}"));
-        let found = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
-        let identity = FileIdentity { device: found.dev(), inode: found.ino() };
-        Some(Self { path, process: process.clone(), number, identity })
+        let found = fs::metadata(descriptor(process, number)).ok().filter(fs::Metadata::is_file)?;
+        Some(Self { path, process: process.clone(), number, identity: file_identity(&found) })
     }
 
     /// Opens it, if the user of the process may read it.
@@ -382,7 +360,7 @@ mod tests {
         assert_eq!(log.identity, identity_of(&file).unwrap());
         let opened = ProcessLogs::of(std::process::id());
         let of_path = |log: &&FoundLog| path == std::path::Path::new(&log.path);
-        assert_eq!(opened.0.logs.iter().find(of_path).unwrap().identity, identity_of(&file).unwrap().into());
+        assert_eq!(opened.0.logs.iter().find(of_path).unwrap().identity, identity_of(&file).unwrap());
         assert_eq!(opened.0.logs.len(), opened.1.len());
         let (process, identity) = (Some(std::process::id()), identity_of(&file).unwrap());
         let log = OpenedLog { path: path.clone(), file: File::open(&path).unwrap(), process, identity };
@@ -401,8 +379,8 @@ mod tests {
         for one in [new, old] {
             assert_eq!((one.process, one.source), (Some(std::process::id()), Source::Log));
             assert_eq!((one.duration_ns, one.is_exact), (21_000_000, true));
-            assert_eq!(one.evidence.collection_scans, 1);
-            assert_eq!(one.evidence.sums.docs_examined.get(), Some(6036));
+            assert_eq!(one.evidence.totals.collection_scans, 1);
+            assert_eq!(one.evidence.totals.sums.docs_examined.get(), Some(6036));
             assert_eq!(one.evidence.selected.get(), Some(7));
         }
         assert_eq!(new.shape.id, old.shape.id);

@@ -552,5 +552,5 @@ fn extent(change: &HistoryChange, sides: &Sides<'_>) -> Span {
         }
         _ => return Span { from, to: from.plus_ns(sides.width_ns) },
     };
-    Span { from: Timestamp::from_unix_ns(from.unix_ns().saturating_sub(SLACK_NS)), to: to.plus_ns(SLACK_NS) }
+    Span { from: from.minus_ns(SLACK_NS), to: to.plus_ns(SLACK_NS) }
 }

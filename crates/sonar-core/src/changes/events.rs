@@ -6,8 +6,8 @@ use super::change::{ChangeKind, HistoryChange};
 use super::commands;
 use super::holds::holds;
 use super::sides::{ComparedSpan, Sides};
+use crate::Endpoint;
 use crate::history::{Event, EventKind, Span};
-use crate::{Endpoint, Timestamp};
 
 /// The most windows between an event and what it explains.
 pub(super) const REACH_WINDOWS: u64 = 3;
@@ -171,7 +171,7 @@ pub(super) fn namespace(event: &Event) -> &str {
 pub(super) fn changes(sides: &Sides<'_>) -> Vec<HistoryChange> {
     // An event may cause what the first window shows.
     let reach = sides.width_ns.saturating_mul(REACH_WINDOWS);
-    let from = Timestamp::from_unix_ns(sides.span().from.unix_ns().saturating_sub(reach));
+    let from = sides.span().from.minus_ns(reach);
     let span = Span { from, to: sides.span().to };
     let seconds = |span: Span| span.length_ns() as f64;
     // Those before the span are apart: they count only with their effects.

@@ -455,7 +455,7 @@ impl<'a> Judgement<'a> {
         let line = |figures: &[(usize, &Figures)]| {
             let mut line = Timeline::default();
             for (_, figures) in figures {
-                let sums = &figures.server().sums;
+                let sums = &figures.server().totals.sums;
                 let bucket = TimeBucket {
                     calls: figures.calls,
                     latency_ns: 0,

@@ -49,7 +49,7 @@ impl ChangeInput<'_> {
 /// Exact if there is only one, or if all took as long.
 pub(super) fn first_began(figures: &Figures) -> Timestamp {
     let shortest = figures.latency.min_ns().unwrap_or(0);
-    Timestamp::from_unix_ns(figures.first_seen.unix_ns().saturating_sub(shortest))
+    figures.first_seen.minus_ns(shortest)
 }
 
 /// A side of a comparison.
@@ -209,7 +209,7 @@ impl<'a> Sides<'a> {
 
     /// The span and a window more on both ends: how exactly the time of a change is known.
     pub fn around(&self, span: Span) -> Span {
-        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(self.width_ns));
+        let from = span.from.minus_ns(self.width_ns);
         Span { from, to: span.to.plus_ns(self.width_ns) }
     }
 }

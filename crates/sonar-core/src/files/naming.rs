@@ -1,5 +1,13 @@
 //! What is in a file, derived from its name.
 
+/// The folder in that of its data that a server writes samples of itself into.
+pub const DIAGNOSTIC_DATA: &str = "diagnostic.data";
+
+/// Whether a file with this name in [`DIAGNOSTIC_DATA`] has samples.
+pub fn is_sample_file(name: &str) -> bool {
+    name.starts_with("metrics.")
+}
+
 /// The role of a file under a MongoDB server's dbpath, by the names that WiredTiger and the server use
 /// (`collection-<n>-<random>.wt`, also in sub-folders).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -41,7 +49,7 @@ impl FileRole {
             Self::Collection
         } else if (name.starts_with("index-") && name.ends_with(".wt")) || in_folder("index") {
             Self::Index
-        } else if folder == "diagnostic.data" {
+        } else if folder == DIAGNOSTIC_DATA {
             Self::Diagnostics
         } else {
             Self::Other

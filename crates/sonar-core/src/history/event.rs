@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::figures::cut;
 use crate::time::NS_PER_S;
+use crate::words::cut;
 use crate::{Endpoint, Timestamp};
 
 macro_rules! event_kinds {

@@ -143,8 +143,7 @@ impl SampleStep<'_> {
 
     /// By how much a counter grew; `None` if it fell, which it does when it is reset.
     pub fn growth(&self, metric: Metric) -> Option<f64> {
-        let growth = self.now.get(metric)?.checked_sub(self.before?.get(metric)?)?;
-        (growth >= 0).then_some(growth as f64)
+        growth(self.now.get(metric)?, self.before?.get(metric)?)
     }
 
     /// By how much counters grew together. Counters that the server does not report count as 0; `None` if it reports
@@ -205,10 +204,7 @@ impl SampleStep<'_> {
             // Disks hardly ever change their places, and a machine can have very many.
             let same_place = before.disks.get(place).filter(|disk| disk.name == now.name);
             let before = same_place.or_else(|| before.disks.iter().find(|disk| disk.name == now.name))?;
-            let growth = |of: fn(&super::DiskSample) -> i64| {
-                let growth = of(now).checked_sub(of(before))?;
-                (growth >= 0).then_some(growth as f64)
-            };
+            let growth = |of: fn(&super::DiskSample) -> i64| growth(of(now), of(before));
             let (queued_ms, elapsed_ms) = (growth(|disk| disk.queued_ms)?, self.seconds * 1e3);
             // One that was never counted is not counted.
             let known_queue_ms = (now.queued_ms > 0).then_some(queued_ms);
@@ -234,6 +230,11 @@ pub struct DiskGrowth {
     pub time_ms: f64,
     pub busy_ms: f64,
     pub queued_ms: f64,
+}
+
+/// By how much a counter of a server grew; `None` if it fell, as in [`counter`](crate::counter).
+fn growth(now: i64, before: i64) -> Option<f64> {
+    now.checked_sub(before).filter(|growth| *growth >= 0).map(|growth| growth as f64)
 }
 
 /// A quotient; `None` if it has no value.

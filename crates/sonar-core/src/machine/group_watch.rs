@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::process::{ControlGroup, ProcessReading};
 use super::reading::MachineReading;
 use crate::Endpoint;
+use crate::counter::growth;
 use crate::history::{Event, EventKind};
 use crate::words::{binary_size, processors};
 
@@ -47,8 +48,7 @@ impl GroupWatch {
             for (subject, text) in limits_changed(group, earlier) {
                 events.push(event(EventKind::SettingChange, subject, &text));
             }
-            let kills = group.out_of_memory_kills.zip(earlier.out_of_memory_kills);
-            let kills = kills.and_then(|(now, before)| now.checked_sub(before)).unwrap_or(0);
+            let kills = growth(group.out_of_memory_kills, earlier.out_of_memory_kills).unwrap_or(0);
             if kills > 0 && group.memory_group.is_none_or(|group| counted.insert(group)) {
                 let text = killed_because(group, earlier);
                 events.push(Event { count: kills, ..event(EventKind::OutOfMemory, "", &text) });

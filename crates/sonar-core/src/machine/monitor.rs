@@ -5,6 +5,7 @@ use super::rates;
 use super::reading::{MachineClocks, MachineReading};
 use super::space::SpaceWatch;
 use super::values::Values;
+use crate::counter::growth;
 use crate::history::{Event, EventKind, SeriesKey};
 use crate::time::NS_PER_S;
 use crate::{Endpoint, Timestamp};
@@ -86,8 +87,7 @@ fn suspension(before: &MachineClocks, now: &MachineClocks) -> Option<Event> {
 
 /// The kernel killed processes, and does not count which ones; `of_groups` of them have their event.
 fn out_of_memory(before: &MachineReading, now: &MachineReading, of_groups: u64) -> Option<Event> {
-    let killed = now.vm.out_of_memory_kills?.checked_sub(before.vm.out_of_memory_kills?)?;
-    let killed = killed.saturating_sub(of_groups);
+    let killed = growth(now.vm.out_of_memory_kills, before.vm.out_of_memory_kills)?.saturating_sub(of_groups);
     if killed == 0 {
         return None;
     }

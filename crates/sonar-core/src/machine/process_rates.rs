@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::process::ProcessReading;
-use super::values::{Values, rate};
+use super::values::Values;
+use crate::counter::rate;
 use crate::files::ThreadRole;
 use crate::history::metrics;
 use crate::internals::over;

@@ -2,8 +2,9 @@
 
 use super::process_rates;
 use super::reading::{CpuTicks, InterfaceReading, MachineReading};
-use super::values::{Values, rate};
+use super::values::Values;
 use crate::Endpoint;
+use crate::counter::rate;
 use crate::disk::{DeviceCounters, DiskRates};
 use crate::history::{SeriesMetric, metrics};
 use crate::internals::over;

@@ -37,8 +37,3 @@ impl Values {
         self.values
     }
 }
-
-/// By how much a counter grew each second; `None` if it fell, which it does when it is reset.
-pub(super) fn rate(now: Option<u64>, before: Option<u64>, seconds: f64) -> Option<f64> {
-    Some(now?.checked_sub(before?)? as f64 / seconds)
-}

@@ -165,7 +165,7 @@ proptest! {
         for source in Source::ALL {
             let of = |row: &Row| row.observed_by(source).map_or((0, 0, Sum::default()), |observed| {
                 let figures = &observed.figures;
-                (figures.calls, figures.latency.sum_ns(), figures.server().sums.docs_examined)
+                (figures.calls, figures.latency.sum_ns(), figures.server().totals.sums.docs_examined)
             });
             let mut sum = (0, 0, Sum::default());
             for (calls, ns, docs) in digest.rows().iter().map(of) {
@@ -193,8 +193,8 @@ proptest! {
             rows.iter().for_each(|row| sum.merge(shown(name, &row.sums())));
             prop_assert_eq!(shown(name, &totals.sums()), sum, "{}", name);
         }
-        let scans: u64 = rows.iter().map(|row| row.server().collection_scans).sum();
-        prop_assert_eq!(totals.server().collection_scans, scans);
+        let scans: u64 = rows.iter().map(|row| row.server().totals.collection_scans).sum();
+        prop_assert_eq!(totals.server().totals.collection_scans, scans);
     }
 }
 
@@ -227,7 +227,7 @@ fn totals_name_the_sources_that_rows_show() {
     logged.iter().chain(&profiled).for_each(|one| with(one, |record| digest.record(record)));
     assert_eq!(digest.total.executed().unwrap().0, Source::Profile);
     let totals = RowTotals::of(&digest);
-    assert_eq!(totals.server().sums.keys_examined.get(), Some(2 * 5 + 3 * 5));
+    assert_eq!(totals.server().totals.sums.keys_examined.get(), Some(2 * 5 + 3 * 5));
     assert_eq!((totals.counted_by, totals.executed_by.len()), (vec![Source::Profile], 2));
     with(&plain(Source::Wire, 3), |record| digest.record(record));
     let totals = RowTotals::of(&digest);
@@ -250,7 +250,7 @@ fn no_operation_counts_twice_in_totals() {
         all.iter().for_each(|one| with(one, |record| digest.record(record)));
         let totals = RowTotals::of(&digest);
         assert_eq!((totals.figures.calls, &*totals.counted_by), (2, &[Source::Wire][..]), "{by:?}");
-        assert_eq!(totals.server().sums.keys_examined.get(), Some(2 * 5), "{by:?}");
+        assert_eq!(totals.server().totals.sums.keys_examined.get(), Some(2 * 5), "{by:?}");
         let beside: Vec<_> = digest.rows().iter().map(|row| totals.leaves_out(row, by)).collect();
         let shown: u64 = digest.rows().iter().map(|row| row.figures().calls).sum();
         assert_eq!(totals.figures.calls + totals.beside, shown, "{by:?} {beside:?}");
@@ -271,8 +271,8 @@ fn figures_of_several_sources_stay_separate() {
     let [row, profiled] = table.rows() else { panic!("two shapes") };
     assert_eq!(row.sources().collect::<Vec<_>>(), [Source::Wire, Source::Log]);
     assert_eq!((row.figures().calls, row.observed_by(Source::Log).unwrap().figures.calls), (2, 1));
-    assert_eq!(row.figures().server().sums.keys_examined.get(), None, "the wire cannot know it");
-    assert_eq!(row.server().sums.keys_examined.get(), Some(5));
+    assert_eq!(row.figures().server().totals.sums.keys_examined.get(), None, "the wire cannot know it");
+    assert_eq!(row.server().totals.sums.keys_examined.get(), Some(5));
     assert_eq!(row.examined_per_returned(), Some(1.0), "of the log alone");
     assert_eq!(row.executed().unwrap().0, Source::Log);
     assert_eq!((profiled.figures().calls, profiled.observed_by(Source::Wire)), (1, None));

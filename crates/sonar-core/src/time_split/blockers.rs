@@ -3,15 +3,11 @@
 //! The kernel names the thread that ended a wait, and when the operation began that this thread executed then. The
 //! shape of that operation is known when it ends, before or after the one that waited.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use foldhash::quality::RandomState;
-use hashbrown::HashMap;
-
 use super::{JoinedOperation, OperationKey, WaitTotal, Waker};
-use crate::held::{list_bytes, table_bytes};
-use crate::{ShapeId, ShapeInfo, Timestamp};
+use crate::held::list_bytes;
+use crate::{OldestFirst, ShapeId, ShapeInfo, Timestamp};
 
 /// Waits that may wait for the shape of their blocker.
 pub const MAX_PENDING_BLOCKS: usize = 28_000;
@@ -58,17 +54,16 @@ impl BlockedWait {
     }
 }
 
+/// The name of a thread, and the shape of the operation that it executed.
+type SeenBlocker = (String, Arc<ShapeInfo>);
+
 /// Waits whose blocker is not known yet, and operations that ended waits. A blocker may go on for as long as it likes:
 /// waits for it cost nothing until it ends.
 #[derive(Default, Debug)]
 pub(super) struct Blockers {
-    pending: HashMap<OperationKey, Vec<BlockedWait>, RandomState>,
-    /// The keys of `pending`, the oldest first; some may be gone.
-    pending_order: VecDeque<OperationKey>,
+    pending: OldestFirst<OperationKey, Vec<BlockedWait>>,
     pending_count: usize,
-    seen: HashMap<OperationKey, (String, Arc<ShapeInfo>), RandomState>,
-    /// The same, the oldest first.
-    order: VecDeque<OperationKey>,
+    seen: OldestFirst<OperationKey, SeenBlocker>,
     /// Waits with their blockers, as far as they are known, that nobody took yet.
     ready: Vec<(BlockedWait, Blocker)>,
     /// Waits that were given up before their blocker was known.
@@ -82,10 +77,7 @@ impl Blockers {
             self.decide(wait);
             return;
         };
-        let waits = self.pending.entry(key).or_default();
-        if waits.is_empty() {
-            self.pending_order.push_back(key);
-        }
+        let waits = self.pending.entry(key);
         if let Some(same) = waits.iter_mut().find(|same| same.row == wait.row) {
             same.count = same.count.saturating_add(wait.count);
             same.wait_ns = same.wait_ns.saturating_add(wait.wait_ns);
@@ -94,15 +86,13 @@ impl Blockers {
         waits.push(wait);
         self.pending_count += 1;
         while self.pending_count > MAX_PENDING_BLOCKS
-            && let Some(oldest) = self.pending_order.pop_front()
+            && let Some((_, oldest)) = self.pending.pop_oldest()
         {
-            for wait in self.take_pending(oldest) {
+            self.pending_count -= oldest.len();
+            for wait in oldest {
                 self.turned_away += u64::from(wait.count);
                 self.decide(wait);
             }
-        }
-        if self.pending_order.len() > 2 * MAX_PENDING_BLOCKS {
-            self.pending_order.retain(|key| self.pending.contains_key(key));
         }
     }
 
@@ -114,21 +104,13 @@ impl Blockers {
         }
         let key = thread.key();
         let known = (thread.thread_name.clone(), Arc::clone(&operation.wire.shape));
-        if self.seen.insert(key, known).is_none() {
-            self.order.push_back(key);
-        }
-        self.take_pending(key).into_iter().for_each(|wait| self.decide(wait));
-        if self.order.len() > MAX_REMEMBERED
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.seen.remove(&oldest);
-        }
-    }
-
-    fn take_pending(&mut self, key: OperationKey) -> Vec<BlockedWait> {
+        self.seen.insert(key, known);
         let waits = self.pending.remove(&key).unwrap_or_default();
         self.pending_count -= waits.len();
-        waits
+        waits.into_iter().for_each(|wait| self.decide(wait));
+        if self.seen.count() > MAX_REMEMBERED {
+            self.seen.pop_oldest();
+        }
     }
 
     /// Names the blocker of a wait, as far as it is known now.
@@ -156,12 +138,10 @@ impl Blockers {
 
     /// The most bytes, while as many waits are decided at once as there may be.
     pub const MAX_MEMORY: usize =
-        table_bytes(MAX_PENDING_BLOCKS + 1, size_of::<(OperationKey, Vec<BlockedWait>)>())
+        OldestFirst::<OperationKey, Vec<BlockedWait>>::max_memory(MAX_PENDING_BLOCKS + 1)
             + MAX_PENDING_BLOCKS * list_bytes(1, size_of::<BlockedWait>())
-            + list_bytes(2 * MAX_PENDING_BLOCKS + 1, size_of::<OperationKey>())
-            + table_bytes(MAX_REMEMBERED + 1, size_of::<(OperationKey, (String, Arc<ShapeInfo>))>())
+            + OldestFirst::<OperationKey, SeenBlocker>::max_memory(MAX_REMEMBERED + 1)
             + MAX_REMEMBERED * NAME
-            + list_bytes(MAX_REMEMBERED + 1, size_of::<OperationKey>())
             + list_bytes(MAX_PENDING_BLOCKS, size_of::<(BlockedWait, Blocker)>() + NAME);
 
     /// The bytes that it has allocated. Shapes are shared, and do not count.
@@ -169,22 +149,18 @@ impl Blockers {
         let waits: usize = self.pending.values().map(Vec::capacity).sum();
         let seen: usize = self.seen.values().map(|(name, _)| name.capacity()).sum();
         let ready = self.ready.iter().filter_map(|(_, blocker)| blocker.thread_name.as_ref());
-        self.pending.allocation_size()
+        self.pending.memory()
             + waits * size_of::<BlockedWait>()
-            + self.pending_order.capacity() * size_of::<OperationKey>()
-            + self.seen.allocation_size()
+            + self.seen.memory()
             + seen
-            + self.order.capacity() * size_of::<OperationKey>()
             + self.ready.capacity() * size_of::<(BlockedWait, Blocker)>()
             + ready.map(String::capacity).sum::<usize>()
     }
 
     /// Gives up waiting for blockers: those that are not known yet were not seen.
     pub fn give_up(&mut self) {
-        for (_, waits) in std::mem::take(&mut self.pending) {
-            waits.into_iter().for_each(|wait| self.decide(wait));
-        }
-        self.pending_order.clear();
+        let waits = std::mem::take(&mut self.pending).into_values().flatten();
+        waits.for_each(|wait| self.decide(wait));
         self.pending_count = 0;
     }
 }
@@ -266,6 +242,7 @@ mod tests {
             blockers.executed(&executed(start));
             assert_eq!(blockers.take().len(), 1);
         }
-        assert!(blockers.pending_order.len() <= 2 * MAX_PENDING_BLOCKS);
+        assert_eq!(blockers.pending.count(), 0);
+        assert!(blockers.pending.memory() <= OldestFirst::<OperationKey, Vec<BlockedWait>>::max_memory(1));
     }
 }

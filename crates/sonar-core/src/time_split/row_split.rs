@@ -136,7 +136,7 @@ impl RowSplit {
 }
 
 /// Takes out the greatest key where there are more than `most`. Keys that stand for all others do not count, and stay.
-pub(super) fn beyond<K: Ord + Clone, V>(
+fn beyond<K: Ord + Clone, V>(
     map: &mut BTreeMap<K, V>,
     most: usize,
     is_other: impl Fn(&K) -> bool,

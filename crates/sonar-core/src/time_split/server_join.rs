@@ -87,7 +87,7 @@ pub struct ServerOperation {
 
 impl ServerOperation {
     fn start(&self) -> Timestamp {
-        Timestamp::from_unix_ns(self.end.unix_ns().saturating_sub(self.duration_ns))
+        self.end.minus_ns(self.duration_ns)
     }
 
     /// Where the operations of its connection are found.

@@ -1,12 +1,7 @@
 //! Long waits whose operation has not ended yet.
 
-use std::collections::VecDeque;
-
-use foldhash::quality::RandomState;
-use hashbrown::HashMap;
-
 use super::{ClassifiedWait, OperationKey};
-use crate::held::{list_bytes, table_bytes};
+use crate::OldestFirst;
 
 /// The most operations whose waits are kept until they end.
 pub const MAX_PENDING_WAITS: usize = 14_000;
@@ -18,9 +13,7 @@ const MAX_WAITS: usize = 256;
 /// Waits by their operation.
 #[derive(Default, Debug)]
 pub struct PendingWaits {
-    waits: HashMap<OperationKey, Vec<ClassifiedWait>, RandomState>,
-    /// The keys, the oldest first; some may have been taken.
-    order: VecDeque<OperationKey>,
+    waits: OldestFirst<OperationKey, Vec<ClassifiedWait>>,
     /// Waits of all operations.
     count: usize,
     /// Waits that were not kept.
@@ -30,23 +23,18 @@ pub struct PendingWaits {
 impl PendingWaits {
     /// Adds a wait of an operation that goes on, in the order in which waits end.
     pub fn add(&mut self, operation: OperationKey, wait: ClassifiedWait) {
-        let waits = self.waits.entry(operation).or_default();
-        if waits.is_empty() {
-            self.order.push_back(operation);
-        }
+        let waits = self.waits.entry(operation);
         if waits.len() < MAX_WAITS {
             waits.push(wait);
             self.count += 1;
         } else {
             self.turned_away += 1;
         }
-        if self.order.len() > MAX_PENDING_WAITS {
-            self.order.retain(|operation| self.waits.contains_key(operation));
-        }
-        while (self.order.len() > MAX_PENDING_WAITS || self.count > MAX_ALL_WAITS)
-            && let Some(oldest) = self.order.pop_front()
+        while (self.waits.count() > MAX_PENDING_WAITS || self.count > MAX_ALL_WAITS)
+            && let Some((_, oldest)) = self.waits.pop_oldest()
         {
-            self.turned_away += self.take(oldest).len() as u64;
+            self.count -= oldest.len();
+            self.turned_away += oldest.len() as u64;
         }
     }
 
@@ -59,16 +47,13 @@ impl PendingWaits {
 
     /// The most bytes of all waits. A list has room for up to twice as many as it has, and for four at least.
     pub const MAX_MEMORY: usize =
-        table_bytes(MAX_PENDING_WAITS + 1, size_of::<(OperationKey, Vec<ClassifiedWait>)>())
-            + list_bytes(MAX_PENDING_WAITS + 1, size_of::<OperationKey>())
+        OldestFirst::<OperationKey, Vec<ClassifiedWait>>::max_memory(MAX_PENDING_WAITS + 1)
             + (4 * MAX_PENDING_WAITS + 2 * MAX_ALL_WAITS) * size_of::<ClassifiedWait>();
 
     /// The bytes that it has allocated. The names of classes are shared, and do not count.
     pub fn memory(&self) -> usize {
         let lists: usize = self.waits.values().map(Vec::capacity).sum();
-        self.waits.allocation_size()
-            + self.order.capacity() * size_of::<OperationKey>()
-            + lists * size_of::<ClassifiedWait>()
+        self.waits.memory() + lists * size_of::<ClassifiedWait>()
     }
 }
 
@@ -107,7 +92,7 @@ mod tests {
             pending.take(key(number));
         }
         assert_eq!((pending.take(key(0)), pending.turned_away), (vec![wait(1)], 0));
-        assert!(pending.order.len() <= MAX_PENDING_WAITS);
+        assert!(pending.memory() < PendingWaits::MAX_MEMORY / 10, "{}", pending.memory());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Packets to pcapng: one section, little-endian, times in nanoseconds.
 
 use sonar_core::packet::Direction;
+use sonar_core::words::cut;
 use sonar_core::{LinkType, Packet, Timestamp};
 
 use super::pcapng::{BYTE_ORDER_MARK, block, option};
@@ -173,9 +174,9 @@ fn put_option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
 
 /// Writes the first 1,024 bytes of a text, up to the end of a character. Leaves out an empty text.
 fn put_text(out: &mut Vec<u8>, code: u16, text: &str) {
-    let len = (0..=text.len().min(1_024)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    if len > 0 {
-        put_option(out, code, &text.as_bytes()[..len]);
+    let text = cut(text, 1_024);
+    if !text.is_empty() {
+        put_option(out, code, text.as_bytes());
     }
 }
 

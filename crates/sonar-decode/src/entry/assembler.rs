@@ -365,7 +365,7 @@ impl OperationAssembler {
             }
         };
         self.reading.operations_undated += u64::from(!end.is_known());
-        let start = Timestamp::from_unix_ns(end.unix_ns().saturating_sub(latency_ns.unwrap_or(0)));
+        let start = end.minus_ns(latency_ns.unwrap_or(0));
         let code = [(fields.error_code.unwrap_or(0), 1)];
         let affected = match (fields.inserted, fields.deleted, fields.modified) {
             (None, None, None) => fields.upserted,

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use sonar_core::words::cut;
+
 use crate::bson::{BsonValue, ElementKind, ElementStep, Fed, Key, Opened, Skimmer, Visitor};
 use crate::syntax::{json, relaxed};
 
@@ -140,8 +142,7 @@ impl ExplainValue {
         let mut out = String::new();
         self.show(&mut out);
         if out.len() > MAX_TEXT {
-            let end = (0..=MAX_TEXT).rev().find(|at| out.is_char_boundary(*at)).unwrap_or(0);
-            out.truncate(end);
+            out.truncate(cut(&out, MAX_TEXT).len());
             out.push('…');
         }
         out

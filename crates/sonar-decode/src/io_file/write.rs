@@ -1,6 +1,7 @@
 //! Writes a recording.
 
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
+use sonar_core::words::cut;
 
 use super::layout::{
     ACCESSES, BLOCK_HEADER, END, FILES, INFO, LOST, MAGIC, MAX_PAYLOAD, THREADS, VERSION, VERSION_WITH_PAGES,
@@ -203,10 +204,7 @@ fn zigzag(difference: u64, out: &mut Vec<u8>) {
 }
 
 fn text(text: &str, out: &mut Vec<u8>) {
-    let mut end = text.len().min(MAX_TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    varint(end as u64, out);
-    out.extend_from_slice(&text.as_bytes()[..end]);
+    let text = cut(text, MAX_TEXT);
+    varint(text.len() as u64, out);
+    out.extend_from_slice(text.as_bytes());
 }

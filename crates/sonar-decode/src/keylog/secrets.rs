@@ -1,12 +1,11 @@
 //! Which secrets does a key log hold? Reads its lines, and finds those of a connection by the random number of its
 //! client (<https://www.rfc-editor.org/rfc/rfc9850.html>).
 
-use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use sonar_core::Coverage;
+use sonar_core::{Coverage, OldestFirst};
 
 /// The most connections whose secrets are kept: then the oldest give way. They take 40 MB.
 const MAX_SESSIONS: usize = 131_072;
@@ -47,29 +46,6 @@ pub struct SessionSecrets {
     pub traffic: [Option<TlsSecret>; 2],
 }
 
-#[derive(Clone, Default)]
-struct SecretTable {
-    sessions: HashMap<ClientRandom, SessionSecrets, foldhash::quality::RandomState>,
-    /// In the order in which they came.
-    order: VecDeque<ClientRandom>,
-}
-
-impl SecretTable {
-    /// The secrets of a connection, and how many connections gave way to it.
-    fn entry(&mut self, random: ClientRandom) -> (&mut SessionSecrets, u64) {
-        let mut dropped = 0;
-        if !self.sessions.contains_key(&random) {
-            while self.sessions.len() >= MAX_SESSIONS
-                && let Some(oldest) = self.order.pop_front()
-            {
-                dropped += u64::from(self.sessions.remove(&oldest).is_some());
-            }
-            self.order.push_back(random);
-        }
-        (self.sessions.entry(random).or_default(), dropped)
-    }
-}
-
 /// Where a key log grows.
 pub trait KeyLogSource: Send {
     /// Adds what has been written since the last call. It must not wait.
@@ -80,7 +56,7 @@ pub trait KeyLogSource: Send {
 #[derive(Default)]
 pub struct KeyLog {
     source: Option<Mutex<Box<dyn KeyLogSource>>>,
-    table: RwLock<SecretTable>,
+    table: RwLock<OldestFirst<ClientRandom, SessionSecrets>>,
     /// Grows with each secret.
     generation: AtomicU64,
     grows: AtomicBool,
@@ -122,7 +98,7 @@ impl KeyLog {
 
     /// How many connections it has secrets of.
     pub fn sessions(&self) -> usize {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).sessions.len()
+        self.table.read().unwrap_or_else(PoisonError::into_inner).count()
     }
 
     /// Another key log with the same secrets, which does not grow by itself.
@@ -150,7 +126,7 @@ impl KeyLog {
     }
 
     pub(super) fn find(&self, random: &ClientRandom) -> Option<SessionSecrets> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).sessions.get(random).copied()
+        self.table.read().unwrap_or_else(PoisonError::into_inner).get(random).copied()
     }
 
     /// Adds the secret of a line, and counts what it is not.
@@ -164,14 +140,16 @@ impl KeyLog {
             KeyLogLine::Secret(random, label, secret) => (random, label, secret),
         };
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let (secrets, dropped) = table.entry(random);
+        while table.count() >= MAX_SESSIONS && !table.contains_key(&random) {
+            coverage.tls_keys_dropped += u64::from(table.pop_oldest().is_some());
+        }
+        let secrets = table.entry(random);
         match label {
             SecretLabel::Master => secrets.master = Some(secret),
             SecretLabel::Handshake(end) => secrets.handshake[end as usize] = Some(secret),
             SecretLabel::Traffic(end) => secrets.traffic[end as usize] = Some(secret),
         }
         drop(table);
-        coverage.tls_keys_dropped += dropped;
         self.set_in_use();
         self.generation.fetch_add(1, Ordering::Release);
     }

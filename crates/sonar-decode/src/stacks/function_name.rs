@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cpp_demangle::{DemangleOptions, Symbol};
+use sonar_core::words::cut;
 
 /// The longest name that is demangled, in bytes; a longer one is shown as it is.
 const MAX_MANGLED: usize = 8_192;
@@ -36,13 +37,13 @@ impl FunctionName {
         let parsed =
             (base.starts_with("_Z") && base.len() <= MAX_MANGLED).then(|| Symbol::new(base).ok()).flatten();
         let Some(parsed) = parsed else {
-            let name: Arc<str> = cut(base).into();
+            let name: Arc<str> = cut(base, MAX_SHOWN).into();
             return Self { full: name.clone(), plain: name };
         };
         let full = demangled(&parsed, DemangleOptions::new()).unwrap_or_else(|| base.to_owned());
         let options = DemangleOptions::new().no_params().no_return_type();
         let plain = demangled(&parsed, options).unwrap_or_else(|| full.clone());
-        Self { full: cut(&full).into(), plain: cut(&plain_name(&plain)).into() }
+        Self { full: cut(&full, MAX_SHOWN).into(), plain: cut(&plain_name(&plain), MAX_SHOWN).into() }
     }
 }
 
@@ -64,11 +65,6 @@ fn demangled(symbol: &Symbol<&str>, options: DemangleOptions) -> Option<String> 
     let mut text = DemangledText::default();
     symbol.structured_demangle(&mut text, &options).ok()?;
     Some(text.0)
-}
-
-fn cut(name: &str) -> &str {
-    let end = (0..=MAX_SHOWN).rev().find(|end| name.is_char_boundary(*end));
-    &name[..end.unwrap_or(0)]
 }
 
 /// The name before the first mark of a compiler.

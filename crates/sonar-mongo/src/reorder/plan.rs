@@ -5,6 +5,7 @@ use std::time::Instant;
 use bson::{Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::options::Hint;
+use sonar_core::counter::growth;
 use sonar_core::files::{RewriteEstimate, SampleRead};
 
 use super::collection::{BEFORE, COPY, CollectionSpec, ROLE, Raw, is_named, is_written, split};
@@ -158,8 +159,7 @@ async fn walk(raw: &Raw, hint: Hint, device_bytes: DeviceBytes<'_>) -> mongodb::
         if !more {
             sample.time = begun.elapsed();
             sample.pace = pace.unwrap_or_default();
-            sample.device_bytes =
-                device_bytes().zip(before).and_then(|(now, before)| now.checked_sub(before));
+            sample.device_bytes = growth(device_bytes(), before);
             return Ok(sample);
         }
     }

@@ -6,8 +6,6 @@ use bson::Bson;
 use bson::raw::RawDocument;
 use sonar_core::Timestamp;
 
-use crate::server::time;
-
 /// Documents that were overwritten before they were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
@@ -76,13 +74,12 @@ impl Position {
 
     /// What was missed, if `record` at `ts` is the first document after a gap.
     pub(super) fn missed(&self, database: &Arc<str>, record: i64, ts: Option<i64>) -> Missed {
-        let point = |ms: i64| time(&bson::DateTime::from_millis(ms));
         let between = self.newest.zip(ts).map(|(from, to)| to.saturating_sub(from).max(0));
         let gap = record.saturating_sub(self.record).saturating_sub(1).max(0).unsigned_abs();
         Missed {
             database: database.clone(),
-            from: self.newest.map(point),
-            to: ts.map(point),
+            from: self.newest.map(Timestamp::from_unix_ms),
+            to: ts.map(Timestamp::from_unix_ms),
             documents: self.counts().then_some(gap),
             about: between.and_then(|ms| self.about(ms)),
         }

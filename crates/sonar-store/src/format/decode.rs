@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use sonar_core::command_types::TypeCounts;
-use sonar_core::execution::ServerSums;
+use sonar_core::execution::{ExecutionTotals, ServerSums};
 use sonar_core::figures::{Apps, Clients, PlanUse, Share};
 use sonar_core::histogram::{BUCKETS, DurationSummary};
 use sonar_core::history::{CollectorKind, HistoryWindow, SeriesKey, SeriesValue, Span};
@@ -411,11 +411,13 @@ impl<'a> Decoder<'a> {
             }
         }
         let server = figures.server_mut();
-        server.sums = ServerSums::from_values(sums);
-        server.collection_scans = self.main.count()?;
-        server.memory_sorts = self.main.count()?;
-        server.used_disk = self.main.count()?;
-        server.replanned = self.main.count()?;
+        server.totals = ExecutionTotals {
+            sums: ServerSums::from_values(sums),
+            collection_scans: self.main.count()?,
+            memory_sorts: self.main.count()?,
+            used_disk: self.main.count()?,
+            replanned: self.main.count()?,
+        };
         for _ in 0..self.main.len()? {
             let plan = self.text()?;
             let used = self.plan_use()?;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use sonar_core::execution::ExecutionTotals;
 use sonar_core::figures::{PlanUse, ServerFigures, Share};
 use sonar_core::history::SeriesValue;
 use sonar_core::operation::InFlightOperations;
@@ -280,14 +281,15 @@ impl Encoder<'_> {
     }
 
     fn execution(&mut self, server: &ServerFigures) {
-        let sums = server.sums.iter();
+        let ExecutionTotals { sums, collection_scans, memory_sorts, used_disk, replanned } = server.totals;
+        let sums = sums.iter();
         let known = || sums.iter().enumerate().filter(|(_, (_, sum))| *sum != Sum::default());
         self.main.varint(known().count() as u64);
         for (at, (_, sum)) in known() {
             self.main.varint(at as u64);
             self.sum(*sum);
         }
-        for count in [server.collection_scans, server.memory_sorts, server.used_disk, server.replanned] {
+        for count in [collection_scans, memory_sorts, used_disk, replanned] {
             self.main.count(count);
         }
         let mut other = server.plans.other;

@@ -60,7 +60,7 @@ pub fn server() -> Endpoint {
 /// A plain operation to change at will.
 pub fn operation<'a>(shape: &'a Arc<ShapeInfo>, app: &'a Arc<Application>, end: Timestamp) -> Operation<'a> {
     Operation {
-        start: Timestamp::from_unix_ns(end.unix_ns().saturating_sub(1_200_000)),
+        start: end.minus_ns(1_200_000),
         end,
         latency_ns: Some(1_200_000),
         transfer_ns: Some(30_000),

@@ -88,15 +88,15 @@ fn reason(row: &Row) -> Option<String> {
     let (server, calls) = (row.server(), row.executed().map_or(0, |(_, figures)| figures.calls));
     let is_most = |count: u64| count > 0 && count.saturating_mul(2) > calls;
     let is_only = server.plans.len() == 1 && main_plan(row) == "COLLSCAN";
-    let scan = is_most(server.collection_scans) || is_only;
-    let doing = match (scan, is_most(server.memory_sorts)) {
+    let scan = is_most(server.totals.collection_scans) || is_only;
+    let doing = match (scan, is_most(server.totals.memory_sorts)) {
         (true, true) => Some("by a collection scan and a sort in memory"),
         (true, false) => Some("by a collection scan"),
         (false, true) => Some("with a sort in memory"),
         (false, false) => None,
     };
     let time_ns = row.executed().map_or(0, |(_, figures)| figures.latency.sum_ns()) as f64;
-    let sums = &server.sums;
+    let sums = &server.totals.sums;
     let wait = sums.waits().into_iter().next().filter(|wait| wait.total_ns as f64 >= EXPLAINS * time_ns);
     let waiting = wait.filter(|_| time_ns > 0.0).map(|wait| {
         format!("waiting for {} ({:.1})", wait.words, Percent((wait.total_ns as f64 / time_ns).min(1.0)))

@@ -94,8 +94,8 @@ pub fn csv(view: &DigestView<'_>, mut out: impl Write) -> io::Result<()> {
             line.figure(sum.get());
         }
         line.figure(row.examined_per_returned().map(|ratio| format!("{ratio:.3}")));
-        line.figure(Some(server.collection_scans));
-        line.figure(Some(server.memory_sorts));
+        line.figure(Some(server.totals.collection_scans));
+        line.figure(Some(server.totals.memory_sorts));
         line.text(main_plan(row));
         for at in [figures.first_seen, figures.last_seen] {
             line.figure(at.is_known().then_some(at.unix_ns()));

@@ -89,13 +89,14 @@ pub fn of(row: &Row, indexes: Option<&Indexes>) -> Option<IndexHint> {
     if server.view_of.is_some() {
         return None;
     }
-    let examined = server.sums.docs_examined.get()?.max(server.sums.keys_examined.get().unwrap_or(0));
+    let sums = &server.totals.sums;
+    let examined = sums.docs_examined.get()?.max(sums.keys_examined.get().unwrap_or(0));
     let wasteful = match row.examined_per_returned() {
         Some(ratio) => ratio >= MIN_RATIO,
         // It returned nothing at all, or does not say: then a scan of the collection tells.
-        None => server.collection_scans > 0,
+        None => server.totals.collection_scans > 0,
     };
-    if shape.cut || examined < MIN_EXAMINED || !(wasteful || server.memory_sorts > 0) {
+    if shape.cut || examined < MIN_EXAMINED || !(wasteful || server.totals.memory_sorts > 0) {
         return None;
     }
     let plans: Vec<&str> = server.plans.iter().map(|(plan, _)| &**plan).collect();

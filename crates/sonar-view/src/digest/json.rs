@@ -319,7 +319,7 @@ impl IndexHintJson {
                 time_share: view.share(row),
                 examined_per_returned: row.examined_per_returned(),
                 plan: super::main_plan(row).to_owned(),
-                memory_sorts: row.server().memory_sorts,
+                memory_sorts: row.server().totals.memory_sorts,
             })
         };
         Self {
@@ -589,10 +589,10 @@ impl FiguresObject {
                 .map(|(name, sum)| (name.to_owned(), (sum.total, sum.known)))
                 .collect(),
             examined_per_returned,
-            collection_scans: server.collection_scans,
-            memory_sorts: server.memory_sorts,
-            used_disk: server.used_disk,
-            replanned: server.replanned,
+            collection_scans: server.totals.collection_scans,
+            memory_sorts: server.totals.memory_sorts,
+            used_disk: server.totals.used_disk,
+            replanned: server.totals.replanned,
             plans: server
                 .plans
                 .iter()

@@ -117,7 +117,7 @@ impl RowOrder {
     }
 
     fn figure(self, row: &Row) -> Option<f64> {
-        let (figures, server) = (row.figures(), &row.server().sums);
+        let (figures, server) = (row.figures(), &row.server().totals.sums);
         let quantile = |q| figures.latency.quantile_ns(q).map(|ns| ns as f64);
         let total = |sum: Sum| sum.get().map(|total| total as f64);
         let known = |at: Timestamp| at.is_known().then_some(at.unix_ns() as f64);
@@ -537,7 +537,7 @@ pub fn main_plan(row: &Row) -> &str {
 /// that is below one percent.
 pub fn main_wait(row: &Row) -> String {
     let time_ns = row.executed().map_or(row.figures(), |(_, figures)| figures).latency.sum_ns();
-    match row.server().sums.waits().first() {
+    match row.server().totals.sums.waits().first() {
         Some(wait) if time_ns > 0 && u128::from(wait.total_ns) * 100 >= time_ns => {
             let share = (wait.total_ns as f64 / time_ns as f64).min(1.0);
             format!("{} {:.1}", wait.words, Percent(share))

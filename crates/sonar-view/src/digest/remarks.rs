@@ -72,7 +72,7 @@ pub fn remarks<'a>(view: &DigestView<'a>) -> Vec<(&'a Row, RowRemark)> {
         if row.server().view_of.is_some() && wants_index(row) {
             all.push((row, RowRemark::View));
         }
-        let replanned = row.server().replanned;
+        let replanned = row.server().totals.replanned;
         if replanned > 0 && matches!(row.subject, Subject::Shape { .. }) {
             all.push((row, RowRemark::Replanned(replanned)));
         }
@@ -84,9 +84,9 @@ pub fn remarks<'a>(view: &DigestView<'a>) -> Vec<(&'a Row, RowRemark)> {
 /// Whether a row examines far more than it returns, or scans or sorts.
 fn wants_index(row: &Row) -> bool {
     let server = row.server();
-    let is_large = server.sums.docs_examined.get().is_some_and(|examined| examined >= MIN_EXAMINED);
+    let is_large = server.totals.sums.docs_examined.get().is_some_and(|examined| examined >= MIN_EXAMINED);
     let is_wasteful = row.examined_per_returned().is_none_or(|ratio| ratio >= MIN_RATIO);
-    is_large && (is_wasteful || server.memory_sorts > 0)
+    is_large && (is_wasteful || server.totals.memory_sorts > 0)
 }
 
 /// The typed text of a row whose shape is known, if it examined far more than it returned.
@@ -96,7 +96,7 @@ fn wasteful(row: &Row) -> Option<&str> {
     if row.server().view_of.is_some() {
         return None;
     }
-    let sums = row.server().sums;
+    let sums = row.server().totals.sums;
     let examined = sums.docs_examined.get()?.max(sums.keys_examined.get().unwrap_or(0));
     let is_wasteful = row.examined_per_returned().is_some_and(|ratio| ratio >= MIN_RATIO);
     (is_wasteful && examined >= MIN_EXAMINED && !shape.cut).then_some(&*shape.typed)
@@ -148,7 +148,7 @@ pub fn foreign(row: &Row) -> Option<IndexHint> {
     if !has_only_known || count("$lookup") != 1 || count("$match") > usize::from(is_filtered) {
         return None;
     }
-    let sums = row.server().sums;
+    let sums = row.server().totals.sums;
     let (documents, keys) = (sums.docs_examined.get()?, sums.keys_examined.get()?);
     let returned = documents.max(keys) as f64 / row.examined_per_returned()?;
     let own = if is_filtered {

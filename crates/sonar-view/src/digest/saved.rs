@@ -188,10 +188,10 @@ fn figures(object: &FiguresObject, source: Source) -> Option<Figures> {
     }
     if source != Source::Wire {
         let server = figures.server_mut();
-        server.collection_scans = object.collection_scans;
-        server.memory_sorts = object.memory_sorts;
-        server.used_disk = object.used_disk;
-        server.replanned = object.replanned;
+        server.totals.collection_scans = object.collection_scans;
+        server.totals.memory_sorts = object.memory_sorts;
+        server.totals.used_disk = object.used_disk;
+        server.totals.replanned = object.replanned;
         for plan in &object.plans {
             server.add_plan(&plan.summary, PlanUse { calls: plan.calls, memory_sorts: plan.memory_sorts });
         }

@@ -119,7 +119,7 @@ fn hints(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
                 Some(ratio) => format!("{} examined for each returned", Count(ratio)),
                 None => format!(
                     "{} examined a call",
-                    or_unknown(row.server().sums.docs_examined.mean().map(Count))
+                    or_unknown(row.server().totals.sums.docs_examined.mean().map(Count))
                 ),
             };
             let plan = main_plan(row);
@@ -127,7 +127,7 @@ fn hints(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
                 "{:.1}, {evidence}, {}{}: {command} {text}",
                 Percent(view.share(row)),
                 if plan.is_empty() { UNKNOWN } else { plan },
-                if row.server().memory_sorts > 0 { ", sorted in memory" } else { "" },
+                if row.server().totals.memory_sorts > 0 { ", sorted in memory" } else { "" },
             );
             writeln!(out, "    {}", escape(&line))?;
         }
@@ -186,13 +186,14 @@ fn summary(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     )?;
     let known = |name: &str, total: Option<u64>| total.map(|n| format!("{name} {}", Count(n as f64)));
     let facts: Vec<_> = [
-        known("keys examined", server.sums.keys_examined.get()),
-        known("documents examined", server.sums.docs_examined.get()),
+        known("keys examined", server.totals.sums.keys_examined.get()),
+        known("documents examined", server.totals.sums.docs_examined.get()),
         known("returned", totals.returned.get()),
         known("affected", totals.affected.get()),
-        (server.collection_scans > 0)
-            .then(|| format!("collection scans {}", Count(server.collection_scans as f64))),
-        (server.memory_sorts > 0).then(|| format!("sorts in memory {}", Count(server.memory_sorts as f64))),
+        (server.totals.collection_scans > 0)
+            .then(|| format!("collection scans {}", Count(server.totals.collection_scans as f64))),
+        (server.totals.memory_sorts > 0)
+            .then(|| format!("sorts in memory {}", Count(server.totals.memory_sorts as f64))),
         (totals.failed > 0).then(|| format!("failed {}", Count(totals.failed as f64))),
     ]
     .into_iter()
@@ -215,11 +216,10 @@ fn summary(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
 fn waits(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     /// From this share of the time on, a wait is worth a word.
     const WORTH: f64 = 0.01;
-    let server = view.totals.server();
+    let sums = &view.totals.server().totals.sums;
     let time_ns = view.totals.executed().latency.sum_ns() as f64;
     let share = |ns: u64| (ns as f64 / time_ns.max(1.0)).min(1.0);
-    let waits: Vec<_> = server
-        .sums
+    let waits: Vec<_> = sums
         .waits()
         .iter()
         .filter(|wait| share(wait.total_ns) >= WORTH)
@@ -235,9 +235,8 @@ fn waits(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
         };
         writeln!(out, "  waited for: {}{of}", waits.join(", "))?;
     }
-    if let Some(spills) = server.sums.spills.get().filter(|spills| *spills > 0) {
-        let bytes =
-            server.sums.spilled_bytes.get().map_or_else(String::new, |n| format!(", {}", Bytes(n as f64)));
+    if let Some(spills) = sums.spills.get().filter(|spills| *spills > 0) {
+        let bytes = sums.spilled_bytes.get().map_or_else(String::new, |n| format!(", {}", Bytes(n as f64)));
         writeln!(out, "  spilled to disk: {}{bytes}", plural(Count(spills as f64), "time"))?;
     }
     Ok(())
@@ -410,7 +409,7 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
     }
     let mut table = TextTable::new(&headings);
     for (_, row) in &view.rows {
-        let (figures, server) = (row.figures(), &row.server().sums);
+        let (figures, server) = (row.figures(), &row.server().totals.sums);
         let source = row.sources().next().unwrap_or(view.source);
         let calls_in = |source: Source| {
             or_unknown(row.observed_by(source).map(|observed| Count(observed.figures.calls as f64)))
@@ -448,9 +447,9 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
     let server = view.totals.server();
     let has_source = |name: &str| view.summaries.iter().any(|summary| summary.source.name() == name);
     table.keep(|title| match title {
-        "keys" => server.sums.keys_examined.known > 0,
-        "examined" => server.sums.docs_examined.known > 0,
-        "ex/ret" => server.sums.keys_examined.known + server.sums.docs_examined.known > 0,
+        "keys" => server.totals.sums.keys_examined.known > 0,
+        "examined" => server.totals.sums.docs_examined.known > 0,
+        "ex/ret" => server.totals.sums.keys_examined.known + server.totals.sums.docs_examined.known > 0,
         "waits" => view.rows.iter().any(|(_, row)| !super::main_wait(row).is_empty()),
         "server" | "locks" => view.summaries.len() > 1,
         "profile" | "log" => view.summaries.len() > 1 && has_source(title),
@@ -473,10 +472,10 @@ fn plan(row: &Row) -> String {
     if others > 0 {
         text.push_str(&format!(" +{others}"));
     }
-    if server.memory_sorts > 0 {
+    if server.totals.memory_sorts > 0 {
         text.push_str(" SORT");
     }
-    if server.used_disk > 0 || server.sums.spills.get() > Some(0) {
+    if server.totals.used_disk > 0 || server.totals.sums.spills.get() > Some(0) {
         text.push_str(" DISK");
     }
     if text.is_empty() { UNKNOWN.to_owned() } else { text }

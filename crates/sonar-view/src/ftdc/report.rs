@@ -176,9 +176,8 @@ impl FtdcReport {
         reading: FtdcReading,
         zone: &Zone,
     ) -> Self {
-        let span = assessment
-            .span_ms()
-            .map(|(from, to)| Span { from: Timestamp::from_unix_ms(from), to: Timestamp::from_unix_ms(to) });
+        let time = Timestamp::from_unix_ms;
+        let span = assessment.span_ms().map(|(from, to)| Span { from: time(from), to: time(to) });
         let (processors_available, memory_limit_mib) =
             (server.fewer_processors(), server.tighter_memory_mib());
         let server = server.clone();

@@ -12,7 +12,7 @@ const AROUND_NS: u64 = 3_600_000_000_000;
 
 /// The time around a moment that a baseline covers if nothing else was asked for.
 pub fn around(at: Timestamp) -> Span {
-    let from = Timestamp::from_unix_ns(at.unix_ns().saturating_sub(AROUND_NS / 2));
+    let from = at.minus_ns(AROUND_NS / 2);
     Span { from, to: from.plus_ns(AROUND_NS) }
 }
 

@@ -147,7 +147,7 @@ impl<'a> HistoryView<'a> {
 
     /// The last hour of what is stored.
     pub fn last_hour(&self) -> Span {
-        let from = Timestamp::from_unix_ns(self.extent.to.unix_ns().saturating_sub(HOUR_NS));
+        let from = self.extent.to.minus_ns(HOUR_NS);
         Span { from: from.max(self.extent.from), to: self.extent.to }
     }
 
@@ -243,7 +243,7 @@ impl<'a> HistoryView<'a> {
     pub fn events(&self, span: Span) -> Result<Vec<Event>, PastError> {
         // The end of a server, and its start, may be told a little earlier or later.
         let reach_ns = KILL_REACH_NS.max(REPEATED_REACH_NS);
-        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(reach_ns));
+        let from = span.from.minus_ns(reach_ns);
         let around = Span { from, to: span.to.plus_ns(reach_ns) };
         let events = self.reader.events(around).map_err(|source| self.unreadable(source))?;
         let mut events = without_explained_kills(each_event_once(events));
@@ -384,8 +384,7 @@ fn last_host(
             return Ok(host);
         }
         length = length.saturating_mul(2);
-        span =
-            Span { from: Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(length)), to: span.from };
+        span = Span { from: span.from.minus_ns(length), to: span.from };
     }
 }
 

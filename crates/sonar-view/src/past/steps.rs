@@ -30,7 +30,7 @@ impl HistoryStep {
         loop {
             let (span, is_all) = match self {
                 Self::Before(at) => {
-                    let from = Timestamp::from_unix_ns(at.unix_ns().saturating_sub(reach));
+                    let from = at.minus_ns(reach);
                     (Span { from, to: at.min(extent.to) }, from <= extent.from)
                 }
                 Self::From(at) => {

@@ -39,7 +39,7 @@ impl TimeAxis {
         if to <= from {
             return None;
         }
-        let last = self.place(Timestamp::from_unix_ns(to.unix_ns() - 1));
+        let last = self.place(to.minus_ns(1));
         // A window at the border of two parts counts for the one that holds its middle.
         let middle = Timestamp::from_unix_ns(u64::midpoint(from.unix_ns(), to.unix_ns()));
         let first = self.place(from);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
+use sonar_core::counter::growth;
 use sonar_core::machine::ControlGroup;
 use sonar_core::words::processors;
 use ts_rs::TS;
@@ -32,13 +33,12 @@ pub struct ProcessLimitJson {
 impl ProcessLimitJson {
     /// From two readings of its control group; `None` if that does not limit processor time.
     pub fn new(process: u32, before: &ControlGroup, now: &ControlGroup) -> Option<Self> {
-        let throttled_ns = now.throttled_ns.zip(before.throttled_ns);
         Some(Self {
             process,
             group: now.cpu_group,
             processors: now.cpu_limit?,
             throttled: now.throttled_periods_percent(before).map(|percent| percent / 100.0),
-            throttled_ns: throttled_ns.and_then(|(now, before)| now.checked_sub(before)),
+            throttled_ns: growth(now.throttled_ns, before.throttled_ns),
         })
     }
 

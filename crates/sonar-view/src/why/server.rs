@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use sonar_core::Sum;
-use sonar_core::time_split::{OTHER, ServerEvidence, ServerJoinCounts};
+use sonar_core::time_split::{ServerEvidence, ServerJoinCounts};
 use ts_rs::TS;
 
 use crate::kit::{Bytes, Count, Fitting, Grouped, Nanos, escape, plural};
@@ -132,26 +132,22 @@ impl ServerEvidenceJson {
         if evidence.operations == 0 {
             return None;
         }
-        let mut plans: Vec<_> = evidence
-            .plans
-            .iter()
-            .map(|(plan, operations)| PlanCountJson {
-                plan: if **plan == *OTHER { "others".to_owned() } else { plan.to_string() },
-                operations: *operations,
-            })
-            .collect();
+        let count = |plan: &str, operations| PlanCountJson { plan: plan.to_owned(), operations };
+        let named = evidence.plans.iter().map(|(plan, operations)| count(plan, *operations));
+        let others = evidence.plans.other;
+        let mut plans: Vec<_> = named.chain((others > 0).then(|| count("others", others))).collect();
         plans.sort_by(|a, b| b.operations.cmp(&a.operations).then_with(|| a.plan.cmp(&b.plan)));
-        let sums = evidence.sums.iter().into_iter().chain([("selected", evidence.selected)]);
+        let sums = evidence.totals.sums.iter().into_iter().chain([("selected", evidence.selected)]);
         let figure =
             |sum: Sum| Some(ServerFigureJson { total: sum.get()?, operations: sum.known, mean: sum.mean()? });
         Some(Self {
             operations: evidence.operations,
             plans,
-            collection_scans: evidence.collection_scans,
-            memory_sorts: evidence.memory_sorts,
-            used_disk: evidence.used_disk,
+            collection_scans: evidence.totals.collection_scans,
+            memory_sorts: evidence.totals.memory_sorts,
+            used_disk: evidence.totals.used_disk,
             multi_planner: evidence.multi_planner,
-            replanned: evidence.replanned,
+            replanned: evidence.totals.replanned,
             figures: sums.filter_map(|(name, sum)| Some((name, figure(sum)?))).collect(),
         })
     }

@@ -86,7 +86,7 @@ impl ClockReading {
             return ObservedTime { from: before.time, to: self.time, elapsed };
         }
         let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        let from = Timestamp::from_unix_ns(self.time.unix_ns().saturating_sub(elapsed_ns));
+        let from = self.time.minus_ns(elapsed_ns);
         ObservedTime { from, to: before.time.plus_ns(elapsed_ns), elapsed }
     }
 }

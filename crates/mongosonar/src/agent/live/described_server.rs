@@ -12,11 +12,12 @@ use crate::agent::servers::local;
 use crate::agent::settings::ServerTable;
 use crate::confinement::path_bytes;
 use crate::servers;
-use crate::servers::configuration::ServerConfiguration;
+use crate::servers::configuration::ServerSetting;
 use crate::servers::files::{
-    InspectableLog, InspectableSamples, ServerProcess, data_folder, is_short, samples_folder, seen_by,
+    InspectableLog, InspectableSamples, ServerProcess, data_folder, is_short, samples_folder,
 };
-use crate::servers::log_location::{LogLocation, working_folder};
+use crate::servers::log_location::LogLocation;
+use crate::servers::own_files::{outside, working_folder};
 use serde::{Deserialize, Serialize};
 
 /// The most letters of the reason why a server has no log.
@@ -130,16 +131,12 @@ pub struct KnownServer {
 pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable>) -> KnownServer {
     let (process, started) = (&server.process, server.started);
     let configured = configured.as_ref();
-    let root = process.folder().join("root");
-    let outside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
-    let option = |names: &[&str]| process.option(names).map(PathBuf::from);
-    let file = option(&["--config", "-f"]);
-    let text = file.as_ref().map(|path| server.configuration(&seen_by(process, path)));
+    let read = server.configuration();
     // Without the file that its command line names they are not known.
-    let knows_options = text.as_ref().is_none_or(Option::is_some);
-    let read = text.flatten().map(|text| ServerConfiguration::parse(&text));
+    let knows_options = read.is_ok();
+    let read = read.ok().flatten();
     let configuration = read.clone().unwrap_or_default();
-    let named_log = option(&["--logpath"]).or_else(|| configuration.log().map(PathBuf::from));
+    let named_log = ServerSetting::LOG.of(process, &configuration).map(Path::new);
     let place = match configured.and_then(|table| table.log.clone()) {
         Some(path) => Ok(LogLocation::Configured(path)),
         None => LogLocation::of(process, read.as_ref()).map_err(|why| why.chars().take(MAX_REASON).collect()),
@@ -152,7 +149,7 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
     let dbpath = configured.and_then(|table| table.dbpath.clone()).or_else(of_process);
     let dbpath = dbpath.filter(|path| is_short(path));
     let is_mongod = process.name == servers::MONGOD;
-    let folder = samples_folder(process, dbpath.as_deref(), named_log.as_deref());
+    let folder = samples_folder(process, dbpath.as_deref(), named_log);
     let folder = folder.filter(|path| is_short(path));
     let options = match knows_options {
         true => options::of(process.arguments(), &configuration),
@@ -167,7 +164,7 @@ pub fn describe(server: ServerProcess, port: u16, configured: Option<ServerTable
         log: place.as_ref().ok().map(|place| place.path(process)),
         no_log: place.as_ref().err().cloned(),
         dbpath: dbpath.filter(|_| is_mongod),
-        diagnostic: folder.as_deref().map(outside),
+        diagnostic: folder.as_deref().map(|path| outside(process, path)),
         network: None,
         address: None,
         is_closed: false,

@@ -146,7 +146,7 @@ impl FileTracing<'_> {
         let before = std::mem::replace(&mut self.taken, reading);
         let observed = reading.since(&before);
         let (from, seconds) = (before.time, observed.elapsed.as_secs_f64());
-        let at = Timestamp::from_unix_ns(observed.to.min(end).unix_ns() - 1);
+        let at = observed.to.min(end).minus_ns(1);
         let Self { files, search, into, .. } = self;
         let taken = files.take(tracer, |file| {
             let usage =

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use sonar_core::observation::FileIdentity;
 use sonar_sys::Host;
-use sonar_sys::host::listeners::{FoundListeners, Listener, ListenerOrigin};
 use sonar_sys::host::placed;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges::Duty;
@@ -23,17 +22,15 @@ pub use super::described_server::FoundServer;
 use super::described_server::{KnownServer, describe, fitted};
 use crate::agent::settings::{AgentSettings, ServerTable};
 use crate::confinement::helper_capabilities::INSPECTING;
-use crate::confinement::helper_channel::{self, HelperChannel, answer, answer_files};
+use crate::confinement::helper_channel::{self, AnswerPlace, HelperChannel, answer, answer_files};
 use crate::confinement::path_bytes;
 use crate::confinement::privileges::{self, HelperTask};
 use crate::ftdc::follow::{DiagnosticFile, DiagnosticFolder};
-use crate::input::follow::{FileThread, FileThreads, FollowedPlace};
+use crate::input::follow::{FileThread, FileThreads, FollowedPlace, SentIdentity};
 use crate::locking::lock;
-use crate::servers;
+use crate::servers::at_port::ServerPort;
 use crate::servers::files::{InspectableLog, InspectableSamples, SearchPatience, ServerProcess};
-
-/// The most servers that are reported.
-const MAX_SERVERS: usize = 128;
+use crate::servers::{self, MAX_SERVERS};
 
 /// What the configuration says of the files of a server. The rest of it is not for the helper to tell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,28 +81,6 @@ struct ConfigurationUse {
     accepted: u64,
     /// The number of the last one that was read.
     read: u64,
-}
-
-/// Whether a process listens.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum ServerPort {
-    /// On this port, and perhaps on others.
-    Open(u16),
-    Closed,
-    /// Its sockets could not be read, or not all of them.
-    Unknown,
-}
-
-impl ServerPort {
-    /// Of this process.
-    fn of(pid: u32, found: &FoundListeners) -> Self {
-        let is_held = |one: &&Listener| one.pid == pid && one.origin == ListenerOrigin::Socket;
-        match found.listeners.iter().find(is_held) {
-            Some(one) => Self::Open(one.address.port()),
-            None if found.incomplete.iter().any(|one| one.pid == pid) => Self::Unknown,
-            None => Self::Closed,
-        }
-    }
 }
 
 /// What is looked at of a server. A file system that does not answer holds up only this.
@@ -217,7 +192,7 @@ impl Inspection {
     fn describe(&mut self, process: Process, port: u16, patience: &mut SearchPatience) -> KnownServer {
         let configured = self.configured.iter().find(|table| table.port.0 == port).cloned();
         let started = self.host.stat(process.pid).map_or(0, |stat| stat.started);
-        let server = ServerProcess { process: process.clone(), started, program: process.program() };
+        let server = ServerProcess::new(process.clone(), started);
         let place = self.place(process.pid, InspectedPart::Log);
         let described = patience.run(place, move || describe(server, port, configured));
         described.unwrap_or_else(|error| match self.known(&process) {
@@ -315,10 +290,10 @@ impl Inspection {
         Ok(vec![self.with_folder(folder, move |mut folder| folder.open(&name))??])
     }
 
-    /// Device and number of the file that is at the path of a log.
-    fn identity(&mut self, path: &Path) -> io::Result<Option<[u64; 2]>> {
+    /// Which file is at the path of a log.
+    fn identity(&mut self, path: &Path) -> io::Result<Option<SentIdentity>> {
         let found = self.with_log(path, |mut log| log.identity())??;
-        Ok(found.map(|FileIdentity { device, inode }| [device, inode]))
+        Ok(found.map(SentIdentity))
     }
 
     fn open(&mut self, path: &Path) -> io::Result<Vec<File>> {
@@ -356,17 +331,9 @@ fn of_no_server() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "no server here has this file any more")
 }
 
-/// Where inspections are made.
-enum InspectionPlace {
-    /// In this process, which keeps its privileges.
-    Here(Mutex<Box<Inspection>>),
-    /// In the helper.
-    There(HelperChannel),
-}
-
 /// Finds servers and opens their files, here or in the helper.
 pub struct Inspector {
-    place: InspectionPlace,
+    place: AnswerPlace<Inspection>,
     configuration: Mutex<ConfigurationUse>,
 }
 
@@ -380,12 +347,12 @@ impl Inspector {
         let task = HelperTask { name: "sonar-logs", what, memory, keep: INSPECTING, duty: Duty::Reading };
         let channel = confined.then(|| HelperChannel::start(task, |socket| inspection().serve(socket)));
         Self::at(match channel.flatten() {
-            Some(channel) => InspectionPlace::There(channel),
-            None => InspectionPlace::Here(Mutex::new(Box::new(inspection()))),
+            Some(channel) => AnswerPlace::There(channel),
+            None => AnswerPlace::Here(Mutex::new(inspection())),
         })
     }
 
-    fn at(place: InspectionPlace) -> Self {
+    fn at(place: AnswerPlace<Inspection>) -> Self {
         Self { place, configuration: Mutex::default() }
     }
 
@@ -396,7 +363,7 @@ impl Inspector {
     pub fn servers(&self) -> io::Result<Vec<FoundServer>> {
         let configuration = *lock(&self.configuration);
         let request = InspectorRequest::Servers(configuration);
-        self.ask(request, |inspection| Ok(inspection.servers(configuration)))
+        self.place.ask(&request, |inspection| Ok(inspection.servers(configuration)))
     }
 
     /// Reads the configuration file again. Returns its settings of servers, which [`accept`](Self::accept) puts in the
@@ -412,7 +379,7 @@ impl Inspector {
             *configuration
         };
         let request = InspectorRequest::Reload(configuration);
-        self.ask(request, |inspection| inspection.reload(configuration))
+        self.place.ask(&request, |inspection| inspection.reload(configuration))
     }
 
     /// Uses the settings that the last [`reload`](Self::reload) has returned, from the next search on. Nothing is asked,
@@ -427,49 +394,16 @@ impl Inspector {
     pub fn has_ended(&self, server: &FoundServer) -> bool {
         let FoundServer { pid, started, .. } = *server;
         let request = InspectorRequest::HasEnded(pid, started);
-        self.ask(request, |inspection| Ok(servers::is_ending(&inspection.host, pid, started)))
-            .unwrap_or(false)
+        let is_ending = |inspection: &mut Inspection| Ok(servers::is_ending(&inspection.host, pid, started));
+        self.place.ask(&request, is_ending).unwrap_or(false)
     }
 
     /// Answers of the helper so far that came late.
     pub fn late_answers(&self) -> u64 {
         match &self.place {
-            InspectionPlace::Here(_) => 0,
-            InspectionPlace::There(channel) => channel.late(),
+            AnswerPlace::Here(_) => 0,
+            AnswerPlace::There(channel) => channel.late(),
         }
-    }
-
-    /// Asks the helper, or this process.
-    fn ask<T: for<'de> Deserialize<'de>>(
-        &self,
-        request: InspectorRequest,
-        here: impl FnOnce(&mut Inspection) -> io::Result<T>,
-    ) -> io::Result<T> {
-        match &self.place {
-            InspectionPlace::Here(inspection) => here(&mut lock(inspection)),
-            InspectionPlace::There(channel) => channel.ask(&request).map(|(answer, _)| answer),
-        }
-    }
-
-    /// Lets the helper, or this process, open files.
-    fn open(
-        &self,
-        request: InspectorRequest,
-        here: impl FnOnce(&mut Inspection) -> io::Result<Vec<File>>,
-    ) -> io::Result<Vec<File>> {
-        match &self.place {
-            InspectionPlace::Here(inspection) => here(&mut lock(inspection)),
-            InspectionPlace::There(channel) => channel.ask::<()>(&request).map(|((), files)| files),
-        }
-    }
-
-    /// The same for one file.
-    fn open_one(
-        &self,
-        request: InspectorRequest,
-        here: impl FnOnce(&mut Inspection) -> io::Result<Vec<File>>,
-    ) -> io::Result<File> {
-        self.open(request, here)?.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
@@ -496,18 +430,18 @@ impl InspectedLog {
 impl FollowedPlace for InspectedLog {
     fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
         let request = InspectorRequest::Identity(self.path.clone());
-        let found = self.inspector.ask(request, |inspection| inspection.identity(&self.path))?;
-        Ok(found.map(|[device, inode]| FileIdentity { device, inode }))
+        let found = self.inspector.place.ask(&request, |inspection| inspection.identity(&self.path))?;
+        Ok(found.map(|SentIdentity(identity)| identity))
     }
 
     fn open(&mut self) -> io::Result<File> {
         let request = InspectorRequest::Open(self.path.clone());
-        self.inspector.open_one(request, |inspection| inspection.open(&self.path))
+        self.inspector.place.open_one(&request, |inspection| inspection.open(&self.path))
     }
 
     fn copies(&mut self) -> Vec<File> {
         let request = InspectorRequest::Copies(self.path.clone());
-        self.inspector.open(request, |inspection| inspection.copies(&self.path)).unwrap_or_default()
+        self.inspector.place.open(&request, |inspection| inspection.copies(&self.path)).unwrap_or_default()
     }
 
     fn thread(&self) -> Option<Arc<FileThread>> {
@@ -532,12 +466,12 @@ impl InspectedFolder {
 impl DiagnosticFolder for InspectedFolder {
     fn list(&mut self) -> io::Result<Vec<DiagnosticFile>> {
         let request = InspectorRequest::List(self.path.clone());
-        self.inspector.ask(request, |inspection| inspection.list(&self.path))
+        self.inspector.place.ask(&request, |inspection| inspection.list(&self.path))
     }
 
     fn open(&mut self, name: &str) -> io::Result<File> {
         let request = InspectorRequest::OpenSample(self.path.clone(), name.to_owned());
-        self.inspector.open_one(request, |inspection| inspection.open_sample(&self.path, name))
+        self.inspector.place.open_one(&request, |inspection| inspection.open_sample(&self.path, name))
     }
 
     fn thread(&self) -> Option<Arc<FileThread>> {

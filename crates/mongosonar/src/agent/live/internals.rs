@@ -107,7 +107,7 @@ impl Collector for InternalsCollector {
             }
             // Samples come some ten seconds late.
             let time = now();
-            into.windows.advance(Timestamp::from_unix_ns(time.unix_ns().saturating_sub(DELAY_NS)));
+            into.windows.advance(time.minus_ns(DELAY_NS));
             into.windows.release_ahead(time);
         });
         Ok(())

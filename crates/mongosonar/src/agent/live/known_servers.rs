@@ -11,12 +11,11 @@ use sonar_sys::kept_file::KeptFile;
 
 use super::inspector::FoundServer;
 use super::record::AgentRecord;
+use crate::servers::MAX_SERVERS;
 
 const NAME: &str = "servers.json";
 /// How often the servers are written for the next run.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
-/// The most servers.
-const MAX_SERVERS: usize = 128;
 
 /// The servers at the end of the last run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -24,7 +24,7 @@ const LATENESS_NS: u64 = 4 * NS_PER_S + NS_PER_S / 2;
 
 /// Windows that have ended by then are stored at `time`.
 fn before_lateness(time: Timestamp) -> Timestamp {
-    Timestamp::from_unix_ns(time.unix_ns().saturating_sub(LATENESS_NS))
+    time.minus_ns(LATENESS_NS)
 }
 
 /// Where windows are joined and stored.

@@ -252,7 +252,7 @@ impl HostServers {
         for death in log.deaths() {
             let ago = monotonic().saturating_sub(death.at);
             let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
-            let at = Timestamp::from_unix_ns(now.unix_ns().saturating_sub(ago));
+            let at = now.minus_ns(ago);
             self.lives.killed(death.pid, at, death.line);
         }
     }

@@ -14,6 +14,7 @@ use super::known_servers::KnownServers;
 use super::names::HistoryNames;
 use crate::agent::servers::LocalServers;
 use crate::locking::lock;
+use crate::servers::data_folders;
 
 /// The most lines about ends of servers that wait.
 const MAX_LOGGED: usize = 256;
@@ -189,23 +190,15 @@ impl WatchedServers {
     /// The path of a file within the data folder of its server; the name of a file elsewhere.
     pub fn in_dbpath(&self, path: &str) -> String {
         let path = Path::new(path);
-        let all = self.all();
-        let within = all.iter().filter_map(|server| path.strip_prefix(server.dbpath.as_ref()?).ok());
-        // Of nested folders the innermost.
-        let shortest = within.min_by_key(|path| path.as_os_str().len());
-        let named = shortest.or_else(|| path.file_name().map(Path::new)).unwrap_or(path);
+        let within = data_folders::of_file(path, folders_of(&self.all())).map(|(_, within)| within);
+        let named = within.or_else(|| path.file_name().map(Path::new)).unwrap_or(path);
         named.to_string_lossy().into_owned()
     }
 
     /// The server whose data folder a file is in.
     pub fn of_file(&self, path: &str) -> Option<Endpoint> {
         let all = self.all();
-        let folder =
-            |server: &FoundServer| server.dbpath.as_ref().map_or(0, |dbpath| dbpath.as_os_str().len());
-        let has = |server: &&FoundServer| {
-            server.dbpath.as_ref().is_some_and(|dbpath| std::path::Path::new(path).starts_with(dbpath))
-        };
-        all.iter().filter(has).max_by_key(|server| folder(server)).map(FoundServer::endpoint)
+        data_folders::of_file(Path::new(path), folders_of(&all)).map(|(server, _)| server.endpoint())
     }
 
     /// Notes the version of the process that is `server`. A process never has another version than before, so only
@@ -279,6 +272,11 @@ impl WatchedServers {
             servers.add_elsewhere(server.network.iter().flatten().map(of), server.endpoint());
         }
     }
+}
+
+/// Servers with their data folders.
+fn folders_of(servers: &[FoundServer]) -> impl Iterator<Item = (&FoundServer, &Path)> {
+    servers.iter().filter_map(|server| Some((server, server.dbpath.as_deref()?)))
 }
 
 /// Gives processes that were known `before` the settings that they had then.

@@ -71,7 +71,7 @@ impl AccessReading<'_> {
     fn hand_over(&mut self, start: Timestamp, work: &HashMap<u32, FileWork>) {
         let from = self.first.map_or(start, |first| first.max(start));
         let to = start.plus_ns(WIDTH_NS).min(self.last);
-        let at = Timestamp::from_unix_ns(to.unix_ns().saturating_sub(1)).max(start);
+        let at = to.minus_ns(1).max(start);
         let time = WorkTime { at, seconds: to.since(from).max(1) as f64 / 1e9 };
         for (number, work) in work {
             if let Some((server, path)) = self.files.get(number) {

@@ -1,7 +1,7 @@
 //! What the files of a replay hold, and which servers they are of.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -16,6 +16,7 @@ use crate::exit::usage;
 use crate::ftdc::input as ftdc_input;
 use crate::input;
 use crate::input::content::{self, FileContent};
+use crate::servers::data_folders;
 
 /// The port of a server that does not state one.
 const DEFAULT_PORT: u16 = 27_017;
@@ -96,25 +97,7 @@ impl ReplayInputs {
 
     /// The port of the server that has this file, by the folder of its data.
     pub fn server_of_file(&self, path: &str) -> Option<u16> {
-        let is_in = |folder: &str| {
-            path.strip_prefix(folder.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
-        };
-        let found = self.folders.iter().filter(|(_, folder)| is_in(folder));
-        found.max_by_key(|(_, folder)| folder.len()).map(|(port, _)| *port)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_belongs_to_the_server_with_the_folder_it_is_in() {
-        let mut inputs = ReplayInputs::default();
-        inputs.folders.insert(1, "/data/db".into());
-        inputs.folders.insert(2, "/data/db/inner/".into());
-        assert_eq!(inputs.server_of_file("/data/db/collection-1.wt"), Some(1));
-        assert_eq!(inputs.server_of_file("/data/db/inner/a.wt"), Some(2));
-        assert_eq!(inputs.server_of_file("/data/dbs/a.wt"), None);
+        let folders = self.folders.iter().map(|(port, folder)| (*port, Path::new(folder)));
+        data_folders::of_file(Path::new(path), folders).map(|(port, _)| port)
     }
 }

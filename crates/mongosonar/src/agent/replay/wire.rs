@@ -34,7 +34,7 @@ impl OperationCutter<'_> {
     fn count(&mut self, end: Timestamp, coverage: &Coverage, in_flight: Vec<InFlightOperations>) {
         let in_flight = self.servers.named_in_flight(in_flight);
         // A window ends where the next one begins.
-        let at = Timestamp::from_unix_ns(end.unix_ns().saturating_sub(1));
+        let at = end.minus_ns(1);
         let window = &mut self.windows.at(at).window.window;
         window.coverage.add(&coverage.since(&self.counted));
         window.in_flight = in_flight;

@@ -7,17 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sonar_core::files::naming::is_sample_file;
 use sonar_core::observation::FileIdentity;
 
-use crate::input::follow::FileThread;
-
-/// A [`FileIdentity`], as it is passed from one process to another.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "FileIdentity")]
-struct SavedIdentity {
-    device: u64,
-    inode: u64,
-}
+use crate::input::follow::{FileThread, PassedIdentity, file_identity};
 
 /// A file of `diagnostic.data`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +18,7 @@ pub struct DiagnosticFile {
     /// Its name, like `metrics.2026-11-21T21-22-47Z-00000`.
     pub name: String,
     /// Which file it is.
-    #[serde(with = "SavedIdentity")]
+    #[serde(with = "PassedIdentity")]
     pub identity: FileIdentity,
     /// Its size in bytes.
     pub size: u64,
@@ -37,9 +30,9 @@ impl DiagnosticFile {
     /// Of the entries of a folder those that a server writes its samples into, by name.
     pub fn among(entries: impl IntoIterator<Item = (OsString, Metadata)>) -> Vec<Self> {
         let file = |(name, found): (OsString, Metadata)| {
-            let name = name.into_string().ok().filter(|name| name.starts_with("metrics."))?;
+            let name = name.into_string().ok().filter(|name| is_sample_file(name))?;
             let modified_ns = found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
-            let identity = FileIdentity { device: found.dev(), inode: found.ino() };
+            let identity = file_identity(&found);
             found.is_file().then_some(Self { name, identity, size: found.len(), modified_ns })
         };
         let mut files: Vec<Self> = entries.into_iter().filter_map(file).collect();

@@ -14,12 +14,13 @@ mod place;
 mod tests;
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 
 use sonar_core::observation::{FileIdentity, FollowPosition, LinePlace};
 
 pub use self::file::{FILE_PATIENCE, FileThread, FileThreads, FollowedFile, ForeignFile, close_apart};
-pub use self::place::{FollowedPlace, MAX_COPIES, newest_copies};
+pub use self::place::{
+    FollowedPlace, MAX_COPIES, PassedIdentity, SentIdentity, file_identity, newest_copies,
+};
 
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
@@ -148,8 +149,7 @@ struct OpenedFile {
 impl OpenedFile {
     /// From the beginning.
     fn new(file: FollowedFile) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        let identity = FileIdentity { device: metadata.dev(), inode: metadata.ino() };
+        let identity = file_identity(&file.metadata()?);
         Ok(Self { file, identity, position: 0, mark: Vec::new() })
     }
 

@@ -2,13 +2,12 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sonar_core::observation::FileIdentity;
 use sonar_sys::host::regular;
 
-use super::{FollowedPlace, MAX_COPIES, newest_copies};
+use super::{FollowedPlace, MAX_COPIES, file_identity, newest_copies};
 
 /// A path that may be opened.
 #[derive(Clone, Debug)]
@@ -17,7 +16,7 @@ pub struct FollowedPath(pub PathBuf);
 impl FollowedPlace for FollowedPath {
     fn identity(&mut self) -> io::Result<Option<FileIdentity>> {
         match fs::metadata(&self.0) {
-            Ok(found) => Ok(Some(FileIdentity { device: found.dev(), inode: found.ino() })),
+            Ok(found) => Ok(Some(file_identity(&found))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

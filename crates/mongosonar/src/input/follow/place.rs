@@ -1,19 +1,38 @@
 //! Where a followed file is.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
 use sonar_core::observation::FileIdentity;
 
 use super::file::FileThread;
 
 /// The most files beside a followed one that are looked at.
 pub const MAX_COPIES: usize = 4;
+
+/// The file that these are of.
+pub fn file_identity(found: &Metadata) -> FileIdentity {
+    FileIdentity { device: found.dev(), inode: found.ino() }
+}
+
+/// How a [`FileIdentity`] is passed from one process to another.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "FileIdentity")]
+pub struct PassedIdentity {
+    device: u64,
+    inode: u64,
+}
+
+/// A [`FileIdentity`] that is passed from one process to another.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SentIdentity(#[serde(with = "PassedIdentity")] pub FileIdentity);
 
 /// The place of a followed file. A process that may not open files itself lets a helper do it.
 pub trait FollowedPlace {

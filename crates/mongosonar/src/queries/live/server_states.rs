@@ -122,8 +122,7 @@ impl ServerStatesTask {
 /// From when on samples count of a server whose process started at this time, in milliseconds since 1970: the newest ones
 /// may be those of the process before it.
 fn first_ms(started: Timestamp, now: Timestamp) -> i64 {
-    let first_ns = now.unix_ns().saturating_sub(FIRST_NS).max(started.unix_ns());
-    i64::try_from(first_ns / 1_000_000).unwrap_or(i64::MAX)
+    now.minus_ns(FIRST_NS).max(started).unix_ms()
 }
 
 /// Takes what is new of each server, and keeps at most so many bytes of schemas. Gives whether anything is new; `None` once

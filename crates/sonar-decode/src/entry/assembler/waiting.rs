@@ -1,10 +1,10 @@
 //! Statements that wait for their command: logs write the statements of a write one by one, and then the command.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use foldhash::quality::RandomState;
-use sonar_core::{Application, Class, Endpoint, Identity, ShapeId, ShapeInfo, Statement, Timestamp};
+use sonar_core::{
+    Application, Class, Endpoint, Identity, OldestFirst, ShapeId, ShapeInfo, Statement, Timestamp,
+};
 
 use crate::entry::FieldTable;
 use crate::shape::CommandKind;
@@ -48,23 +48,11 @@ pub(super) struct WaitingStatement {
     pub(super) circumstances: Circumstances,
 }
 
-/// The statements that wait on one thread.
-#[derive(Default)]
-struct StatementQueue {
-    /// Its place among the threads; a thread that waits again gets a new one.
-    place: u64,
-    statements: Vec<WaitingStatement>,
-}
-
 /// The statements that wait, by thread. The caller limits their number.
 #[derive(Default)]
 pub(super) struct WaitingStatements {
-    threads: HashMap<u64, StatementQueue, RandomState>,
+    threads: OldestFirst<u64, Vec<WaitingStatement>>,
     count: usize,
-    /// The threads in the order in which their statements began to wait; some of them no longer wait.
-    order: VecDeque<(u64, u64)>,
-    /// The number of the last place in that order.
-    places: u64,
 }
 
 impl WaitingStatements {
@@ -80,7 +68,7 @@ impl WaitingStatements {
 
     /// Whether the statements that wait on a thread belong to another command than this one.
     pub(super) fn has_others(&self, thread: u64, statement: &WaitingStatement) -> bool {
-        let last = self.threads.get(&thread).and_then(|queue| queue.statements.last());
+        let last = self.threads.get(&thread).and_then(|waiting| waiting.last());
         last.is_some_and(|last| {
             let kind = statement.resolved.kind;
             // Those of a bulkWrite are on several namespaces.
@@ -92,35 +80,22 @@ impl WaitingStatements {
 
     /// Adds a statement.
     pub(super) fn push(&mut self, thread: u64, statement: WaitingStatement) {
-        let own = self.threads.entry(thread).or_default();
-        if own.statements.is_empty() {
-            self.places += 1;
-            own.place = self.places;
-            self.order.push_back((own.place, thread));
-        }
-        own.statements.push(statement);
+        self.threads.entry(thread).push(statement);
         self.count += 1;
-        if self.order.len() > 2 * self.threads.len() + 64 {
-            let threads = &self.threads;
-            self.order.retain(|(place, thread)| holds_place(threads, *place, *thread));
-        }
     }
 
     /// Removes what waits on a thread.
     pub(super) fn take(&mut self, thread: u64) -> Vec<WaitingStatement> {
-        let all = self.threads.remove(&thread).map(|queue| queue.statements).unwrap_or_default();
+        let all = self.threads.remove(&thread).unwrap_or_default();
         self.count -= all.len();
         all
     }
 
     /// Removes what waits on the thread that has waited longest: its command is the least likely to come.
     pub(super) fn take_oldest(&mut self) -> Option<Vec<WaitingStatement>> {
-        loop {
-            let (place, thread) = self.order.pop_front()?;
-            if holds_place(&self.threads, place, thread) {
-                return Some(self.take(thread));
-            }
-        }
+        let (_, all) = self.threads.pop_oldest()?;
+        self.count -= all.len();
+        Some(all)
     }
 
     /// The threads on which statements wait, in order.
@@ -128,46 +103,5 @@ impl WaitingStatements {
         let mut threads: Vec<_> = self.threads.keys().copied().collect();
         threads.sort_unstable();
         threads
-    }
-}
-
-/// Whether a thread has waited since it took this place.
-fn holds_place(threads: &HashMap<u64, StatementQueue, RandomState>, place: u64, thread: u64) -> bool {
-    threads.get(&thread).is_some_and(|queue| queue.place == place)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_order_of_threads_does_not_grow() {
-        let mut waiting = WaitingStatements::default();
-        let resolved = Resolved {
-            shape: Arc::default(),
-            ordered: ShapeId::default(),
-            identity: Identity::Exact,
-            statements: Arc::default(),
-            statement_count: 1,
-            class: Class::User,
-            kind: CommandKind::Update,
-            command: None,
-        };
-        let circumstances = Circumstances {
-            app: Arc::default(),
-            end: Timestamp::default(),
-            weight: 1,
-            entries: 1,
-            cursor: None,
-            user: None,
-            client: Endpoint::default(),
-            is_from_server: false,
-        };
-        let statement = WaitingStatement { resolved, fields: FieldTable::default(), circumstances };
-        for thread in 0..10_000 {
-            waiting.push(thread, statement.clone());
-            waiting.take(thread);
-        }
-        assert!(waiting.order.len() <= 66, "{}", waiting.order.len());
     }
 }

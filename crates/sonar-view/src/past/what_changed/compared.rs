@@ -17,7 +17,7 @@ pub(super) const SIZES_EVERY_NS: u64 = 300 * 1_000_000_000;
 /// The time before `to` that shows what is usual, as far as it is stored.
 pub(super) fn baseline(history: &HistoryView<'_>, to: Timestamp, width_ns: u64) -> Span {
     let length = BASELINE_WINDOWS as u64 * width_ns;
-    let from = Timestamp::from_unix_ns(to.unix_ns().saturating_sub(length));
+    let from = to.minus_ns(length);
     Span { from: from.max(history.extent().from).min(to), to }
 }
 

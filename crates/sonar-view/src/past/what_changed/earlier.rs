@@ -81,5 +81,5 @@ fn search(history: &HistoryView<'_>, span: Span, runs: &mut [NewRun]) -> Result<
 
 /// So many nanoseconds before a point in time.
 fn before(to: Timestamp, ns: u64) -> Span {
-    Span { from: Timestamp::from_unix_ns(to.unix_ns().saturating_sub(ns)), to }
+    Span { from: to.minus_ns(ns), to }
 }

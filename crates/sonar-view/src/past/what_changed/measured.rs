@@ -33,7 +33,7 @@ impl<'a> ChangeMeasurement<'a> {
         }
         let (span, width) = (compared.moment.span, self.resolution.width_ns());
         // People know a time by some seconds.
-        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(width));
+        let from = span.from.minus_ns(width);
         let events = self.history.events(Span { from, to: span.from })?;
         let earlier = events.iter().filter(|event| can_explain(event)).map(|event| event.at.floor_to(width));
         let mut starts: BTreeSet<Timestamp> = earlier.collect();

@@ -34,7 +34,7 @@ pub(super) fn explain(
         let mut span = whole_windows(focus, resolution);
         let until = history.extent().to.max(span.to);
         span.to = span.to.plus_ns((RECENT_WINDOWS as u64 - 1) * width).min(until);
-        let from = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(RESTART_REACH_NS.max(width)));
+        let from = span.from.minus_ns(RESTART_REACH_NS.max(width));
         let around = Span { from, to: span.to.plus_ns(RESTART_REACH_NS.max(width)) };
         let events = history.events(around)?;
         let with_restarts = |span| {

@@ -55,7 +55,7 @@ pub(super) fn scan(
     let events = history.events(Span { from: before.from, to: span.to })?;
     // What began shortly before the span goes on in it, and is no change there.
     let lead = RECENT_WINDOWS as u64 * resolution.width_ns();
-    let lead = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(lead)).max(before.from);
+    let lead = span.from.minus_ns(lead).max(before.from);
     let windows = windows.unwrap_or(span.to.since(lead) / resolution.width_ns());
     let mut scan = Scan::new(&events, ALPHA, usize::try_from(windows).unwrap_or(usize::MAX));
     history.visit(before, resolution, &mut |window| {

@@ -1,6 +1,5 @@
 //! The moments of change within a span.
 
-use sonar_core::Timestamp;
 use sonar_core::changes::{apart, with_all_events, without_usual_silences};
 use sonar_core::history::{Event, Resolution, Span};
 
@@ -75,7 +74,7 @@ pub(super) fn explain_windows(
 pub fn prepare(history: &HistoryView<'_>) -> Result<bool, PastError> {
     let Span { from: first, to } = history.extent();
     for length_ns in PREPARED_NS {
-        let asked = Span { from: Timestamp::from_unix_ns(to.unix_ns().saturating_sub(length_ns)), to };
+        let asked = Span { from: to.minus_ns(length_ns), to };
         let (span, resolution) = (Span { from: asked.from.max(first), to }, scanned_at(asked));
         if scan_next_part(history, span, resolution)? {
             return Ok(true);

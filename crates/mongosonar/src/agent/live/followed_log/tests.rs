@@ -118,7 +118,7 @@ impl LogAgent {
             self.parts.try_iter().for_each(|part| self.assembler.add(part).unwrap());
         }
         if steps > 2 {
-            self.assembler.complete(Timestamp::from_unix_ns(at(second).unix_ns() - 5 * NS_PER_S)).unwrap();
+            self.assembler.complete(at(second).minus_ns(5 * NS_PER_S)).unwrap();
         }
     }
 

@@ -10,7 +10,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use sonar_sys::host::listeners::Incomplete;
 use sonar_sys::host::process::RunningProgram;
 use sonar_sys::privileges::{confine, drop_capabilities};
 
@@ -84,7 +83,7 @@ impl Drop for SharedFolder {
 /// An inspector of a host without any server; `proc` is an empty folder.
 pub fn of_nobody(proc: &Path) -> Inspector {
     let inspection = Inspection { host: Host::of_proc(proc), ..Inspection::new(None, Vec::new()) };
-    Inspector::at(InspectionPlace::Here(Mutex::new(Box::new(inspection))))
+    Inspector::at(AnswerPlace::Here(Mutex::new(inspection)))
 }
 
 /// An inspector that knows one server, with this log. Its process is this one.
@@ -99,7 +98,7 @@ pub fn with_log(port: u16, log: &Path) -> (Inspector, FoundServer) {
     let log = Some(InspectableLog { server: ServerProcess { process, started, program }, place });
     let known = vec![KnownServer { found: found.clone(), log, samples: None }];
     let inspection = Inspection { known, ..Inspection::new(None, Vec::new()) };
-    (Inspector::at(InspectionPlace::Here(Mutex::new(Box::new(inspection)))), found)
+    (Inspector::at(AnswerPlace::Here(Mutex::new(inspection))), found)
 }
 
 /// A process that listens.
@@ -159,7 +158,7 @@ impl ConfinedHelper {
             let mut inspection = Inspection::new(None, settings.server);
             let _ = inspection.serve(theirs);
         });
-        Some(Self(Inspector::at(InspectionPlace::There(HelperChannel::patient(ours)))))
+        Some(Self(Inspector::at(AnswerPlace::There(HelperChannel::patient(ours)))))
     }
 
     fn server(&mut self, of: &Listening) -> Option<FoundServer> {
@@ -167,12 +166,12 @@ impl ConfinedHelper {
     }
 
     fn open(&mut self, path: &Path) -> Result<String, io::ErrorKind> {
-        read(self.0.open_one(InspectorRequest::Open(path.to_owned()), |_| unreachable!()))
+        read(self.0.place.open_one(&InspectorRequest::Open(path.to_owned()), |_| unreachable!()))
     }
 
     fn open_sample(&mut self, folder: &Path, name: &str) -> Result<String, io::ErrorKind> {
         let request = InspectorRequest::OpenSample(folder.to_owned(), name.to_owned());
-        read(self.0.open_one(request, |_| unreachable!()))
+        read(self.0.place.open_one(&request, |_| unreachable!()))
     }
 
     /// What the helper opens as the log of a server with these arguments.
@@ -314,7 +313,7 @@ fn samples_are_files_of_the_server_s_user_that_look_like_samples() {
     }
     assert_eq!(helper.open_sample(&samples, "metrics.text"), Err(io::ErrorKind::Other));
     let listed: Vec<DiagnosticFile> =
-        helper.0.ask(InspectorRequest::List(samples), |_| unreachable!()).unwrap();
+        helper.0.place.ask(&InspectorRequest::List(samples), |_| unreachable!()).unwrap();
     let names: Vec<_> = listed.into_iter().map(|file| file.name).collect();
     assert_eq!(names, ["metrics.other", "metrics.own", "metrics.text"]);
 }
@@ -358,7 +357,7 @@ fn a_server_in_a_folder_that_is_no_utf_8_has_its_files_and_hides_no_other_server
     let server = helper.server(&strange).unwrap();
     assert_eq!(helper.open(&server.log.unwrap()), Ok(LINE.to_owned()));
     let list = InspectorRequest::List(server.diagnostic.unwrap());
-    let listed: Vec<DiagnosticFile> = helper.0.ask(list, |_| unreachable!()).unwrap();
+    let listed: Vec<DiagnosticFile> = helper.0.place.ask(&list, |_| unreachable!()).unwrap();
     assert_eq!(listed.len(), 1);
     let log = helper.server(&plain).unwrap().log.unwrap();
     assert_eq!(helper.open(&log), Ok(LINE.to_owned()));
@@ -381,40 +380,6 @@ fn a_server_that_says_much_hides_no_other_server() {
     let server = helper.server(&plain).unwrap();
     assert!(server.log.is_some_and(|log| log.ends_with("var/log/mongod.log")));
     assert_eq!(server.options["quiet"], "true");
-}
-
-#[test]
-fn a_socket_table_that_could_not_be_read_is_no_closed_port() {
-    let listener = |pid, port: u16, origin| Listener {
-        pid,
-        name: "mongod".to_owned(),
-        address: ([127, 0, 0, 1], port).into(),
-        origin,
-    };
-    let incomplete = |pid| {
-        let (name, reason) = ("mongod".to_owned(), "denied".to_owned());
-        Incomplete { pid, name, reason, is_cut: true }
-    };
-    let found = FoundListeners {
-        listeners: vec![
-            listener(1, 27_017, ListenerOrigin::Socket),
-            listener(1, 28_017, ListenerOrigin::Socket),
-            listener(2, 27_018, ListenerOrigin::CommandLine),
-            // Of two tables one was read.
-            listener(3, 27_019, ListenerOrigin::Socket),
-        ],
-        incomplete: vec![incomplete(2), incomplete(3), incomplete(4)],
-    };
-    let expected = [
-        (1, ServerPort::Open(27_017)),
-        (2, ServerPort::Unknown),
-        (3, ServerPort::Open(27_019)),
-        (4, ServerPort::Unknown),
-        (5, ServerPort::Closed),
-    ];
-    for (pid, port) in expected {
-        assert_eq!(ServerPort::of(pid, &found), port, "process {pid}");
-    }
 }
 
 #[test]
@@ -483,7 +448,7 @@ fn standing_still(config: &Path) -> (Inspector, Arc<Mutex<Inspection>>, Sender<(
             lock(&helper).answer(request)
         })
     });
-    (Inspector::at(InspectionPlace::There(HelperChannel::patient(ours))), inspection, go)
+    (Inspector::at(AnswerPlace::There(HelperChannel::patient(ours))), inspection, go)
 }
 
 #[test]

@@ -362,7 +362,7 @@ impl<'a> PolledServer<'a> {
 
     /// What is collected of it.
     fn note(&self) -> String {
-        let recently = Timestamp::from_unix_ns(now().unix_ns().saturating_sub(MAX_SILENCE_NS));
+        let recently = now().minus_ns(MAX_SILENCE_NS);
         let is_sampled = self.sampled_until() >= Some(recently);
         let figures = if is_sampled { "diagnostic.data" } else { "serverStatus" };
         let left_out = match self.sizes.left_out {
