@@ -97,7 +97,7 @@ pub fn report(
     let (span, resolution) = history.in_whole_windows(span);
     let mut sums = StorageSums::new(TimeAxis::new(span, PARTS, resolution.width_ns()));
     history.visit(span, resolution, &mut |window| sums.add(&window))?;
-    let earlier = Timestamp::from_unix_ns(span.from.unix_ns().saturating_sub(span.length_ns()));
+    let earlier = span.from.minus_ns(span.length_ns());
     let before = history.read(Span { from: earlier, to: span.from })?.filter(HistoryWindow::is_observed);
     let mut about = About::new(None, vec![history.name().to_owned()], Some(span));
     about.host = history.host()?;
