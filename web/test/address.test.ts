@@ -31,9 +31,11 @@ test("what an address says is read from it again", () => {
   expect(read("?view=toString&from=-7d&against=toString")).toEqual({ ...hour, from: "-7d" });
 });
 
-test("queries are filtered by the page, which asks for all of them", () => {
+test("queries and operations that run are filtered by the page, which asks for all of them", () => {
   const queries = { ...read("?view=queries&by=app"), filter: "etl" };
   expect(asked(queries)).toEqual({ ...queries, filter: "" });
+  const running = read("?view=now&filter=orders&kind=internal");
+  expect(asked(running)).toEqual({ ...running, filter: "", kind: "" });
   const events = { ...queries, view: "events" as const };
   expect(asked(events)).toBe(events);
 });

@@ -97,8 +97,9 @@ export function written(address: Address): string {
   return `?${parameters.toString()}`;
 }
 
-/** The address as far as the server is asked for it: the page filters queries itself. */
-export const asked = (address: Address): Address => (address.view === "queries" ? { ...address, filter: "" } : address);
+/** The address as far as the server is asked for it: the page filters queries and operations that run itself. */
+export const asked = (address: Address): Address =>
+  address.view === "queries" || address.view === "now" ? { ...address, filter: "", kind: "" } : address;
 
 /** First and last millisecond since 1970; undefined if the address names no time. */
 export function span({ from, to }: Address, now: number): [from: number, to: number] | undefined {

@@ -115,7 +115,7 @@ export function LivePage() {
           address.view === "queries"
             ? load({ ...address, view: "timeline" }, stop.signal).catch(() => undefined)
             : undefined,
-          ["shape", "series", "waits"].includes(address.view)
+          ["shape", "series", "waits", "storage"].includes(address.view)
             ? load({ ...address, view: "events", filter: "", kind: "" }, stop.signal).catch(() => undefined)
             : undefined,
         ]);
@@ -236,8 +236,9 @@ export function LivePage() {
                         key={written(asked(shown.address))}
                         shown={shown}
                         isLive={isLive && endsNow}
-                        go={go}
                         filter={address.filter}
+                        kind={address.kind}
+                        go={go}
                         onFilter={(filter) => filter !== address.filter && go({ ...address, filter })}
                       />
                     </ChooseOperations.Provider>
@@ -270,20 +271,20 @@ function zoneOver(name: string, ends: readonly [number, number]): ZoneObject {
 const isQueries = (report: ViewDocument): report is QueriesDocument =>
   report.kind === "summary" || report.kind === "interval";
 
-interface DocumentProps extends Pick<Controls, "go"> {
+interface DocumentProps extends Pick<Controls, "go">, Pick<Address, "filter" | "kind"> {
   shown: Shown;
   isLive: boolean;
-  filter: string;
   onFilter: (filter: string) => void;
 }
 
-function Document({ shown: { report, history, zone, timeline, address }, isLive, go, ...own }: DocumentProps): VNode {
+function Document({ shown, isLive, go, filter, kind, onFilter }: DocumentProps): VNode {
+  const { report, history, zone, timeline, address } = shown;
   const isHealth = report.kind === "page_status";
   if (report.kind === "now") {
     const { version, host, history: source, end_ns } = history;
     const clock = new Clock(zoneOver(zone, [report.now_ns, report.now_ns]), 0, 0);
     const about = { tool: "mongosonar", version, host, sources: [source], start_ns: null, end_ns: null };
-    return <NowView first={report} {...{ about, clock, end_ns, isLive, address, go }} />;
+    return <NowView first={report} {...{ about, clock, end_ns, isLive, go }} address={{ ...address, filter, kind }} />;
   }
   if (!isHealth && !isQueries(report)) return <Page report={report} />;
   const end_ns = (isHealth ? report.now_ns : report.end_ns) ?? 0;
@@ -292,7 +293,7 @@ function Document({ shown: { report, history, zone, timeline, address }, isLive,
   const clock = new Clock(zoneOver(zone, [start_ns, end_ns]), seconds(start_ns), seconds(end_ns));
   const about = { tool: "mongosonar", version, host, sources: [source], start_ns, end_ns };
   if (isHealth) return <HealthView status={report} about={about} clock={clock} />;
-  return <QueriesView report={report} about={about} clock={clock} timeline={timeline} by={address.by} {...own} />;
+  return <QueriesView report={report} {...{ about, clock, timeline, filter, onFilter }} by={address.by} />;
 }
 
 const Groupings = ({ address, go }: Controls) => (

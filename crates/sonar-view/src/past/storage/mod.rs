@@ -8,7 +8,6 @@ mod places;
 mod sizes;
 
 use serde::Serialize;
-use sonar_core::Timestamp;
 use sonar_core::history::{HistoryWindow, SeriesSubject, Span};
 use ts_rs::TS;
 

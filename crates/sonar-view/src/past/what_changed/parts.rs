@@ -3,7 +3,6 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use sonar_core::Timestamp;
 use sonar_core::changes::{
     ALPHA, ChangeKind, CommandEvents, HistoryChange, RECENT_WINDOWS, Scan, ScanMoment, costliest,
     without_repetitions,
@@ -241,8 +240,8 @@ pub(super) fn scan_next_part(
 
 #[cfg(test)]
 mod tests {
-    use sonar_core::Endpoint;
     use sonar_core::changes::{MachineCause, MachineChange, ServerChange};
+    use sonar_core::{Endpoint, Timestamp};
 
     use super::*;
 
