@@ -367,6 +367,7 @@ def test_a_rectangle_of_a_heat_map_is_compared_with_the_rest(served, browser):
         tab.get_by_role("link", name=re.compile("^[0-9a-f]{16}$")).first.click()
         tab.wait_for_url(has(view="shape"))
         tab.get_by_text("Operations per second").first.wait_for()
+        tab.locator(".plot").first.scroll_into_view_if_needed()
         plot = tab.locator(".u-over").first.bounding_box()
         tab.mouse.move(plot["x"] + 0.3 * plot["width"], plot["y"] + 0.1 * plot["height"])
         tab.mouse.down()
