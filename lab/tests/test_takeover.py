@@ -291,7 +291,7 @@ def test_what_a_takeover_would_still_allow(tmp_path, around, silent):
             assert labkit.stop(child) == 0
         log = FIXTURES / "mongod-4.0-mixed/mongod.log.gz"
         with started(["serve", log, "--listen", "127.0.0.1:0"], tmp_path) as child:
-            add(child.pid, "serve with files", settled(child.pid, ["page", "stop"], ["sonar-remover"]))
+            add(child.pid, "serve with files", settled(child.pid, ["page", "page-answer", "stop"], ["sonar-remover"]))
             assert labkit.stop(child) == 0
         port = free_port()
         page = f'[page]\nlisten = "127.0.0.1:{port}"\n'

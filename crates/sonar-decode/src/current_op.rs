@@ -15,7 +15,7 @@ use crate::ftdc::Elements;
 use crate::log::read_document;
 use crate::profile::read_bson;
 use crate::syntax::documents::{Documents, FoundDocument};
-use crate::syntax::{json, relaxed, time};
+use crate::syntax::{json, printed, time};
 use crate::top_level::{TopFields, text_batch, text_field};
 
 /// Whether a document with these fields holds operations in flight, and is no entry of a profile: only a running
@@ -88,7 +88,7 @@ impl CurrentOpReader {
 
     fn operation(&mut self, document: &[u8]) {
         self.text.clear();
-        let Ok(lost) = relaxed::to_json(document, &mut self.text) else { return self.broken() };
+        let Ok(lost) = printed::to_json(document, &mut self.text) else { return self.broken() };
         let mut facts = Facts::default();
         if json::walk(&self.text, 0, &mut facts).is_err() {
             return self.broken();

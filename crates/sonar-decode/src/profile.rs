@@ -7,7 +7,7 @@ use crate::bson::{Fed, MalformedBson, Skimmer};
 use crate::entry::{Completeness, Entry, EntryContext, EntrySink, Op, OperationAssembler, ParsedEntry};
 use crate::log::read_document;
 use crate::shape::Text;
-use crate::syntax::relaxed;
+use crate::syntax::printed;
 
 /// Reads one document as BSON.
 pub(crate) fn read_bson<T: Text>(document: &[u8], entry: &mut Entry<T>) -> Result<(), MalformedBson> {
@@ -83,10 +83,10 @@ impl Profile {
         self.assembler.add(&self.parsed, &EntryContext::default(), text, sink);
     }
 
-    /// Reads one document as JSON or as a shell prints it (see [`relaxed`]); counts what is wrong with it.
+    /// Reads one document as JSON or as a shell prints it (see [`printed`]); counts what is wrong with it.
     pub fn printed(&mut self, document: &[u8], sink: &mut impl EntrySink) {
         self.text.clear();
-        let Ok(lost) = relaxed::to_json(document, &mut self.text) else { return self.broken() };
+        let Ok(lost) = printed::to_json(document, &mut self.text) else { return self.broken() };
         self.entry.reset();
         let is_read = read_document(&self.text, &mut self.entry).is_ok();
         self.entry.doubt = (lost.left_out || lost.types).then_some(Identity::Partial);

@@ -3,21 +3,21 @@
 //! The driver is asynchronous and needs a runtime; both stay in this crate. Public functions block, take a
 //! [`StopFlag`] if they may take long, and return a [`ServerError`] whose message suggests what to do.
 //!
-//! *Absent*: signals, files, output, arguments. Only [`control`], [`load`] and [`reorder`] change a server, as their
+//! *Absent*: signals, files, output, arguments. Only [`profiler`], [`load`] and [`reorder`] change a server, as their
 //! documentation says.
 #![forbid(unsafe_code)]
 
 pub mod clients;
-pub mod control;
 mod error;
 pub mod files;
 pub mod load;
+pub mod profiler;
 mod reach;
 pub mod reorder;
 mod running;
 mod server;
 mod server_info;
-pub mod status;
+pub mod server_status;
 mod stop;
 pub mod tail;
 mod target;

@@ -17,8 +17,8 @@ use sonar_core::impact::{BUCKET_NS, ImpactRun, LoadSlice, LongRun, SplitMix64, V
 
 use self::clients::{IDLE, LoadClients, document, since, table};
 use self::meter::Meter;
-use crate::control::{self, COLLECTION, ProfilerSettings, ProfilerState};
 use crate::error::{NAMESPACE_NOT_FOUND, Result, ServerError};
+use crate::profiler::{self, COLLECTION, ProfilerSettings, ProfilerState};
 use crate::server::{Link, Server};
 use crate::stop::StopFlag;
 
@@ -177,7 +177,7 @@ impl<'a> LoadJob<'a> {
 
     /// Sets the profiler.
     async fn set(&self, settings: &ProfilerSettings) -> Result<()> {
-        let now = control::settings(self.link(), self.server.info(), &self.what.database).await?;
+        let now = profiler::settings(self.link(), self.server.info(), &self.what.database).await?;
         let what = format!("set the profiler of {}", self.what.database);
         self.command(settings.command(&now), &what).await
     }
@@ -352,7 +352,7 @@ impl<'a> LoadJob<'a> {
             }
         }
         clients.close();
-        let fill = control::fill(self.link(), &self.what.database).await?;
+        let fill = profiler::fill(self.link(), &self.what.database).await?;
         long.profile_bytes = fill.and_then(|fill| fill.max_bytes);
         if self.stop.is_set() { Err(ServerError::Stopped) } else { Ok(()) }
     }

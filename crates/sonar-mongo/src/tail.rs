@@ -25,8 +25,8 @@ use self::feed::{TailFeed, documents, not_self};
 use self::follower::Follower;
 pub use self::position::Missed;
 pub use self::span::{ProfileBudget, SpanReading};
-use crate::control::{COLLECTION, OWN_DATABASES, ROLE};
 use crate::error::{Result, ServerError};
+use crate::profiler::{COLLECTION, OWN_DATABASES, ROLE};
 use crate::server::Server;
 use crate::stop::StopFlag;
 

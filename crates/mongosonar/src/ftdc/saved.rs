@@ -8,7 +8,7 @@ use bson::{Bson, Document};
 use serde_json::Value;
 use sonar_decode::ftdc::ChunkError;
 use sonar_decode::syntax::documents::{Documents, FoundDocument};
-use sonar_decode::syntax::{relaxed, time};
+use sonar_decode::syntax::{printed, time};
 
 /// Whether what is read is a text. A file of `diagnostic.data` begins with the length of a document, which has a zero
 /// byte.
@@ -63,9 +63,9 @@ pub fn read(
 }
 
 /// The sample in a printed document: what `data` holds, or the document itself.
-fn sample(printed: &[u8]) -> Option<Vec<u8>> {
+fn sample(text: &[u8]) -> Option<Vec<u8>> {
     let mut json = Vec::new();
-    relaxed::to_json(printed, &mut json).ok()?;
+    printed::to_json(text, &mut json).ok()?;
     let Value::Object(mut document) = serde_json::from_slice(&json).ok()? else { return None };
     let sample = match document.remove("data") {
         Some(Value::Object(data)) => data,

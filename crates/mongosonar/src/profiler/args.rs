@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use sonar_mongo::control::OWN_DATABASES;
+use sonar_mongo::profiler::OWN_DATABASES;
 use sonar_mongo::{Server, Target};
 
 use crate::args::connection::ServerArgs;

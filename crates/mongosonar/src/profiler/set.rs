@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use anyhow::{Result, bail};
 use sonar_core::{ServerVersion, profiler};
-use sonar_mongo::control::{
-    self, DEFAULT_BYTES, ProfilerSettings, ProfilerState, SettingsChange, SettingsStep,
+use sonar_mongo::profiler::{
+    self as server_profiler, DEFAULT_BYTES, ProfilerSettings, ProfilerState, SettingsChange, SettingsStep,
 };
 use sonar_mongo::{Server, StopFlag};
 use sonar_view::kit::{ByteSize, Nanos, escape, plural};
@@ -44,7 +44,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     if args.duration.is_some() {
         eprintln!("if this program is killed, these shell commands restore the profiler:");
         for state in &was {
-            eprintln!("  {}", escape(&control::by_hand(state)));
+            eprintln!("  {}", escape(&server_profiler::by_hand(state)));
         }
     }
     signals.set_behavior(StopBehavior::Careful);
@@ -76,7 +76,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
         say_state(&server, &back, "again", |state| Some(state.settings.clone())).ok();
         eprintln!("NOT restored; shell commands that do it:");
         for state in was.iter().filter(|state| !done.contains(&state.database)) {
-            eprintln!("  {}", escape(&control::by_hand(state)));
+            eprintln!("  {}", escape(&server_profiler::by_hand(state)));
         }
         return Err(error.into());
     }
@@ -130,7 +130,7 @@ fn set(server: &Server, was: &[ProfilerState], wanted: &SettingsChange, stop: &S
         }
         // A change for a database before this one may have changed settings of the whole server.
         let now = server.profiler(&state.database)?;
-        let steps = control::plan(&now, wanted);
+        let steps = server_profiler::plan(&now, wanted);
         let resized = steps.iter().any(|step| matches!(step, SettingsStep::Create(_)));
         let taken = server.take(&state.database, &now.settings, &steps, |_| {});
         if let Err(error) = taken {
@@ -149,7 +149,7 @@ fn wanted(args: &SetArgs) -> Result<SettingsChange> {
     let filter = match args.filter.as_deref() {
         None => None,
         Some("unset") => Some(None),
-        Some(text) => Some(Some(control::parse_filter(text)?)),
+        Some(text) => Some(Some(server_profiler::parse_filter(text)?)),
     };
     let wanted = SettingsChange {
         level: args.level,
@@ -228,7 +228,7 @@ fn describe(settings: &ProfilerSettings, state: &ProfilerState) -> String {
         text.push_str(&format!(", sample rate {rate}"));
     }
     match &settings.filter {
-        Some(filter) => text.push_str(&format!(", filter {}", escape(&control::json(filter)))),
+        Some(filter) => text.push_str(&format!(", filter {}", escape(&server_profiler::json(filter)))),
         None => text.push_str(", no filter"),
     }
     if let Some(limit) = settings.rate_limit {
@@ -260,7 +260,7 @@ mod tests {
         let slow = ProfilerSettings { slow_ms: Some(100), ..ProfilerSettings::default() };
         let all = ProfilerSettings { slow_ms: Some(0), ..ProfilerSettings::default() };
         let filtered =
-            ProfilerSettings { filter: Some(control::parse_filter("{}").unwrap()), ..slow.clone() };
+            ProfilerSettings { filter: Some(server_profiler::parse_filter("{}").unwrap()), ..slow.clone() };
         // Measured: a real 4.0 logs each operation, a real 4.4.6 0 to 40 bytes a second.
         assert!(what_level_2_writes(ServerVersion::new(4, 0, 28), &slow).contains("and to the log too"));
         for version in ["4.4.6", "5.0.0", "8.0.4"].map(ServerVersion::parse) {

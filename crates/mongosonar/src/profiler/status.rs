@@ -1,7 +1,7 @@
 //! `mongosonar profiler status`.
 
 use anyhow::Result;
-use sonar_mongo::control::{self, ProfilerState};
+use sonar_mongo::profiler::{self, ProfilerState};
 use sonar_mongo::{Server, ServerError};
 use sonar_view::profiler::status::{self, DatabaseProfile};
 
@@ -42,7 +42,7 @@ pub fn row(state: ProfilerState) -> DatabaseProfile {
         level: Some(state.settings.level),
         slow_ms: state.settings.slow_ms,
         sample_rate: state.settings.sample_rate,
-        filter: state.settings.filter.as_ref().map(control::json),
+        filter: state.settings.filter.as_ref().map(profiler::json),
         rate_limit: state.settings.rate_limit,
         fill: state.collection,
         error: None,

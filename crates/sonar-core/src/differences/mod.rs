@@ -11,10 +11,10 @@
 
 mod band;
 mod by_mean;
-mod compare;
+mod differing_values;
 mod tally;
 
 pub use band::{DividedLatencies, LatencyBand, LatencySums};
 pub use by_mean::{ValueTime, inside_by_mean};
-pub use compare::{DimensionDifference, ValueDifference, compare};
+pub use differing_values::{DimensionDifference, ValueDifference, compare};
 pub use tally::{MAX_VALUES, TheseAndRest, ValueTally};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use sonar_core::words::cut;
 
 use crate::bson::{BsonValue, ElementKind, ElementStep, Fed, Key, Opened, Skimmer, Visitor};
-use crate::syntax::{json, relaxed};
+use crate::syntax::{json, printed};
 
 /// The most elements of a document that are kept.
 const MAX_ELEMENTS: usize = 500_000;
@@ -245,7 +245,7 @@ pub(super) struct ReadTree {
 /// Reads a document as JSON, or as a shell prints it. `None`: it cannot be read.
 pub(super) fn printed(document: &[u8]) -> Option<ReadTree> {
     let mut text = Vec::new();
-    relaxed::to_json(document, &mut text).ok()?;
+    printed::to_json(document, &mut text).ok()?;
     let mut builder = TreeBuilder::default();
     json::walk(&text, 0, &mut builder).ok()?;
     Some(builder.finish())

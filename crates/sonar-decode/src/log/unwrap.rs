@@ -5,7 +5,7 @@
 use std::cell::Cell;
 
 use super::{envelope, json as log_json, rebuilt, syslog, text};
-use crate::syntax::{json, relaxed};
+use crate::syntax::{json, printed};
 
 /// The deepest nesting that is searched.
 const MAX_DEPTH: usize = 16;
@@ -19,7 +19,7 @@ pub(super) const MARK: &[u8] = b"| ";
 /// [`LogSettings::reference_ms`](super::LogSettings::reference_ms).
 pub fn lines_of(document: &[u8], reference_ms: i64, out: &mut Vec<u8>) -> usize {
     let mut converted = Vec::new();
-    if relaxed::to_json(document, &mut converted).is_err() {
+    if printed::to_json(document, &mut converted).is_err() {
         return 0;
     }
     let found = Cell::new(0);

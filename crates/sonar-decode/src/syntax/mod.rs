@@ -5,7 +5,7 @@
 
 pub mod documents;
 pub mod json;
-pub mod relaxed;
+pub mod printed;
 pub mod shell;
 pub mod time;
 

@@ -7,8 +7,8 @@ use bson::{Document, doc};
 use tokio::sync::mpsc;
 
 use super::position::Missed;
-use crate::control::COLLECTION;
 use crate::error::ServerError;
+use crate::profiler::COLLECTION;
 use crate::server::Link;
 use crate::stop::StopFlag;
 

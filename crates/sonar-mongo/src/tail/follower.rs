@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::feed::{Batch, TailEvent, TailFeed, documents, not_self};
 use super::position::{Position, place_of};
-use crate::control::{COLLECTION, ROLE};
 use crate::error::{Result, ServerError};
+use crate::profiler::{COLLECTION, ROLE};
 
 /// How long the server waits for new documents before it sends an empty answer.
 const AWAIT: Duration = Duration::from_secs(1);

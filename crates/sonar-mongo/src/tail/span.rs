@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::feed::{documents, not_self};
 use super::follower::DISORDER_MS;
 use super::position::place_of;
-use crate::control::{COLLECTION, ROLE};
 use crate::error::Result;
+use crate::profiler::{COLLECTION, ROLE};
 use crate::server::{Link, Server};
 
 /// Documents in one batch.

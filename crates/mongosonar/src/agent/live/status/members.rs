@@ -6,7 +6,7 @@ use sonar_core::history::metrics::{MEMBER_LAG, MEMBER_STATE};
 use sonar_core::history::{Event, EventKind};
 use sonar_core::internals::Member;
 use sonar_core::{Endpoint, Timestamp};
-use sonar_mongo::status::ReplicaSetStatus;
+use sonar_mongo::server_status::ReplicaSetStatus;
 
 use super::samples::StatusSamples;
 
@@ -63,7 +63,7 @@ pub fn add(samples: &mut StatusSamples<'_>, set: &ReplicaSetStatus) {
 mod tests {
     use sonar_core::history::{HistoryWindow, Resolution};
     use sonar_mongo::bson::Document;
-    use sonar_mongo::status::MemberStatus;
+    use sonar_mongo::server_status::MemberStatus;
 
     use super::*;
 

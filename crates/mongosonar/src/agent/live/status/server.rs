@@ -11,7 +11,7 @@ use sonar_core::observation::WIDTH_NS;
 use sonar_core::words::plural;
 use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::ftdc::StatusReader;
-use sonar_mongo::status::{ServerStatusReply, sample_document};
+use sonar_mongo::server_status::{ServerStatusReply, sample_document};
 use sonar_mongo::{Server, ServerError, Target};
 
 use super::members::MemberWatch;

@@ -3,7 +3,7 @@
 use sonar_core::Timestamp;
 use sonar_core::history::{SeriesMetric, index_name, metrics};
 use sonar_core::time::NS_PER_S;
-use sonar_mongo::status::{CollectionList, CollectionSize};
+use sonar_mongo::server_status::{CollectionList, CollectionSize};
 
 use super::samples::StatusSamples;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bson::{Bson, DateTime, Document, doc};
 use mongodb::options::ServerAddress;
 
-use crate::control::OWN_DATABASES;
 use crate::error::{COMMAND_NOT_FOUND, NAMESPACE_NOT_FOUND, Result, ServerError};
+use crate::profiler::OWN_DATABASES;
 use crate::server::{self, NOT_A_COLLECTION, Server, number, whole};
 use crate::server_info::FERRETDB;
 use crate::target::Target;
