@@ -38,8 +38,8 @@ fn command(most: usize, is_mongos: bool) -> Document {
             { "$sort": { "microsecs_running": -1 } },
             { "$limit": most },
         ],
-        // One batch has them all.
-        "cursor": { "batchSize": most },
+        // One batch has them all, and with room left in it the server keeps no cursor.
+        "cursor": { "batchSize": most.saturating_add(1) },
     }
 }
 
@@ -58,6 +58,6 @@ mod tests {
         assert!(stage(&of_mongod, 0).get_document("$currentOp").unwrap().get("localOps").is_none());
         let of_mongos = command(500, true);
         assert!(stage(&of_mongos, 0).get_document("$currentOp").unwrap().get_bool("localOps").unwrap());
-        assert_eq!(of_mongos.get_document("cursor").unwrap().get_i32("batchSize").unwrap(), 500);
+        assert_eq!(of_mongos.get_document("cursor").unwrap().get_i32("batchSize").unwrap(), 501);
     }
 }

@@ -148,11 +148,12 @@ impl fmt::Debug for SessionCookie {
 }
 
 impl SessionCookie {
-    /// The value of `Set-Cookie` for a page below `path`. A browser sends one that is secure by TLS only.
-    pub(crate) fn header(&self, path: &str, is_secure: bool) -> String {
+    /// The value of `Set-Cookie`. A browser sends the cookie to addresses in the folder of the one that set it, by whatever
+    /// path it reaches them, and one that is secure by TLS only.
+    pub(crate) fn header(&self, is_secure: bool) -> String {
         let (Self { name, value }, age) = (self, SESSION_LIFETIME_NS / NS_PER_S);
         let secure = if is_secure { "; Secure" } else { "" };
-        format!("{name}={value}{secure}; HttpOnly; SameSite=Strict; Path={path}; Max-Age={age}")
+        format!("{name}={value}{secure}; HttpOnly; SameSite=Strict; Max-Age={age}")
     }
 }
 
@@ -207,14 +208,11 @@ mod tests {
         let link = token.link_code(at(1)).unwrap();
         assert_eq!(access.admits(&bearing(&link), at(1)), Err(AccessDenied::Wrong), "a link is no token");
         let cookie = access.open_session(&bearing(&link), at(1)).unwrap();
-        let header = cookie.header("/", false);
-        assert!(header.ends_with("; HttpOnly; SameSite=Strict; Path=/; Max-Age=86400"), "{header}");
+        let header = cookie.header(false);
+        assert!(header.ends_with("; HttpOnly; SameSite=Strict; Max-Age=86400"), "{header}");
         assert!(!header.contains(&token.text()) && !header.contains("Secure"));
-        let secure = cookie.header("/mongosonar", true);
-        assert!(
-            secure.ends_with("; Secure; HttpOnly; SameSite=Strict; Path=/mongosonar; Max-Age=86400"),
-            "{secure}"
-        );
+        let secure = cookie.header(true);
+        assert!(secure.ends_with("; Secure; HttpOnly; SameSite=Strict; Max-Age=86400"), "{secure}");
         assert_eq!(access.admits(&session(&cookie), at(2)), Ok(()));
         assert_eq!(access.admits(&session(&cookie), at(86_401)), Err(AccessDenied::Old));
         let restarted = PageAccess::new(token.clone(), at(2));

@@ -25,11 +25,10 @@ use crate::openapi;
 use crate::page::ServedPage;
 use crate::parameters::Parameters;
 use crate::problem::PageProblem;
+use crate::site::ICON;
 
 /// The web app: it says nothing about the history, so everybody may have it.
 const APP: &str = "/";
-/// What browsers ask for by themselves, at the root of the host.
-const ICON: &str = "/favicon.ico";
 /// The description of the API: like the app, it says nothing about the history.
 const OPENAPI: &str = "/api/v1/openapi.json";
 /// Announces new windows.
@@ -111,10 +110,12 @@ async fn app(State(page): State<Arc<ServedPage>>, headers: HeaderMap) -> Respons
     response
 }
 
-/// The addresses of the app are relative to its own, which therefore ends with `/`.
+/// The addresses of the app are relative to its own, which therefore ends with `/`. So is this one: a reverse proxy may show
+/// the page below another path.
 async fn to_app(State(page): State<Arc<ServedPage>>, RawQuery(query): RawQuery) -> Response {
     let query = query.map_or_else(String::new, |query| format!("?{query}"));
-    match HeaderValue::try_from(format!("{}{query}", page.site.path.with(APP))) {
+    let folder = page.site.path.as_str().rsplit('/').next().unwrap_or_default();
+    match HeaderValue::try_from(format!("{folder}/{query}")) {
         Ok(place) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, place)]).into_response(),
         Err(error) => PageProblem::new(PageRefusal::Address, error.to_string()).into_response(),
     }
@@ -156,7 +157,7 @@ async fn open_session(
     in_time(&page)?;
     let cookie = page.access.open_session(&headers, page.history.now())?;
     let is_secure = page.site.tls.is_some() || is_asked_by_tls(&headers);
-    let cookie = cookie.header(page.site.path.of_cookies(), is_secure);
+    let cookie = cookie.header(is_secure);
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }
 

@@ -8,6 +8,8 @@ use axum::http::Uri;
 use crate::hosts::AllowedHosts;
 use crate::tls::PageTls;
 
+/// What browsers ask for at the root of a host, whatever they show of it.
+pub(crate) const ICON: &str = "/favicon.ico";
 /// The most bytes of a path.
 const MAX_PATH: usize = 200;
 
@@ -27,7 +29,8 @@ impl PagePath {
             !["", ".", ".."].contains(&part) && part.bytes().all(is_plain)
         };
         let is_path = path.strip_prefix('/').is_some_and(|parts| parts.split('/').all(is_part));
-        if path.is_empty() || is_path && path.len() <= MAX_PATH {
+        // Browsers ask for an icon at the root, below whatever path a page is.
+        if path.is_empty() || is_path && path.len() <= MAX_PATH && path != ICON {
             return Ok(Self(path.to_owned()));
         }
         Err(format!(
@@ -49,11 +52,6 @@ impl PagePath {
     /// An address of the page, which begins with `/`, below this path.
     pub(crate) fn with(&self, address: &str) -> String {
         format!("{}{address}", self.0)
-    }
-
-    /// Where a browser sends cookies of the page.
-    pub(crate) fn of_cookies(&self) -> &str {
-        if self.is_root() { "/" } else { &self.0 }
     }
 }
 
@@ -146,6 +144,7 @@ mod tests {
         for wrong in [
             "mongosonar",
             "//",
+            "/favicon.ico",
             "/a//b",
             "/a/../b",
             "/.",
@@ -159,8 +158,6 @@ mod tests {
         ] {
             assert!(PagePath::parse(wrong).unwrap_err().contains("like /mongosonar"), "{wrong}");
         }
-        assert_eq!(PagePath::parse("/").unwrap().of_cookies(), "/");
-        assert_eq!(PagePath::parse("/a/b").unwrap().of_cookies(), "/a/b");
         assert_eq!(PagePath::parse("/a").unwrap().with("/api"), "/a/api");
     }
 

@@ -76,7 +76,7 @@ export function Palette({ address, go }: Controls): VNode {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const found = [...matching(places(address), text.trim()), ...useShapes(address, text.trim())];
-  const chosen = Math.min(at, found.length - 1);
+  const chosen = Math.max(0, Math.min(at, found.length - 1));
   const open = () => {
     setAt(0);
     if (!dialog.current?.open) dialog.current?.showModal();
@@ -101,6 +101,7 @@ export function Palette({ address, go }: Controls): VNode {
     go(place.to);
   };
   const key = (event: KeyboardEvent) => {
+    if (found.length === 0) return;
     if (event.key === "ArrowDown") setAt((chosen + 1) % found.length);
     else if (event.key === "ArrowUp") setAt((chosen + found.length - 1) % found.length);
     else if (event.key === "Enter") choose(found[chosen]);

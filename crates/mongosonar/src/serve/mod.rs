@@ -24,6 +24,7 @@ pub use self::args::ServeArgs;
 use self::files::ReplayedFiles;
 use self::place::PagePlace;
 use self::stored_page::{PageSource, StoredPage};
+use self::tls_files::{TlsFiles, TlsPaths};
 use crate::args::when;
 use crate::confinement::privileges;
 use crate::confinement::start_order::{self, StartStep};
@@ -40,8 +41,8 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     if let Some(why) = place.url_problem() {
         return Err(usage!("--url: {why}"));
     }
-    // Before anything takes long, and while it may.
-    let tls = place.tls.as_ref().map(|paths| paths.open()?.read()).transpose()?;
+    // Before anything takes long, and while it may. They are read once the helper runs that removes what was replayed.
+    let tls = place.tls.as_ref().map(TlsPaths::open).transpose()?;
     // A replay may take long.
     let signals = Signals::catch(StopBehavior::Prompt)?;
     let replayed = match args.files.is_empty() {
@@ -51,6 +52,7 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     if !args.files.is_empty() && replayed.is_none() {
         return interrupted(signals);
     }
+    let tls = tls.as_ref().map(TlsFiles::read).transpose()?;
     let store = match &replayed {
         Some(replayed) => StoreArgs { store: Some(replayed.folder().to_owned()) },
         None => args.page.store.clone(),
@@ -118,7 +120,6 @@ pub fn link(url: &PageUrl, token: &AccessToken, shown: Option<Span>) -> Result<S
 
 #[cfg(test)]
 mod tests {
-    use super::tls_files::TlsPaths;
     use super::*;
 
     #[test]

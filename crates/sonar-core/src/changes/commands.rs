@@ -94,6 +94,16 @@ impl CommandEvents {
         }
     }
 
+    /// How many events it holds.
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether it holds none.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Adds the commands of other windows.
     pub fn merge(&mut self, other: Self) {
         self.windows += other.windows;

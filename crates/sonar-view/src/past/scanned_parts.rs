@@ -11,8 +11,8 @@ use crate::changes::SeenSpan;
 
 /// The most parts that are kept.
 const MAX_PARTS: usize = 512;
-/// The most changes in all parts that are kept.
-const MAX_CHANGES: usize = 10_000;
+/// The most changes, with what stands beside them, and commands in all parts that are kept.
+const MAX_CHANGES: usize = 20_000;
 
 /// What was found in a part of a span, or in all of a short one.
 #[derive(Debug, Default)]
@@ -52,6 +52,8 @@ struct KnownParts {
     parts: HashMap<PartKey, KnownPart>,
     /// How often any was used or added.
     uses: u64,
+    /// How many were removed because there was too much.
+    evictions: u64,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -80,11 +82,18 @@ impl ScannedParts {
         Some(Arc::clone(&part.part))
     }
 
+    /// How many parts had to give way to others so far.
+    pub(super) fn evictions(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).evictions
+    }
+
     pub(super) fn keep(&self, key: PartKey, fingerprint: u64, part: &Arc<ScannedPart>) {
         fn count(changes: &[HistoryChange]) -> usize {
             changes.iter().map(|change| 1 + count(&change.effects)).sum()
         }
-        let changes = part.moments.iter().map(|moment| count(&moment.changes.changes)).sum();
+        let all = |moment: &ScanMoment| count(&moment.changes.changes) + moment.changes.context.len();
+        let commands: usize = part.windows.iter().map(|window| window.commands.len()).sum();
+        let changes = commands + part.moments.iter().map(all).sum::<usize>();
         let known = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.uses += 1;
         let part = KnownPart { fingerprint, last_used: known.uses, changes, part: Arc::clone(part) };
@@ -96,6 +105,7 @@ impl ScannedParts {
             let oldest = known.parts.iter().min_by_key(|(_, part)| part.last_used).map(|(key, _)| *key);
             let Some(oldest) = oldest else { break };
             known.parts.remove(&oldest);
+            known.evictions += 1;
         }
     }
 }

@@ -219,7 +219,8 @@ pub(super) fn scan_in_parts(
     Ok(all)
 }
 
-/// Scans the next part of a span that can be kept and is not known yet; `false` if there is none.
+/// Scans the next part of a span that can be kept and is not known yet; `false` if there is none, or if others have to give
+/// way to it.
 ///
 /// # Errors
 /// The history cannot be read.
@@ -230,10 +231,10 @@ pub(super) fn scan_next_part(
 ) -> Result<bool, PastError> {
     let parts = SpanParts::new(history, span, resolution)?;
     for part in parts_of(span, resolution) {
-        if parts.known(part).is_some_and(|known| known.part.is_none()) {
-            parts.scanned(part)?;
-            return Ok(true);
-        }
+        let Some(place) = parts.known(part).filter(|place| place.part.is_none()) else { continue };
+        let before = place.parts.evictions();
+        parts.scanned(part)?;
+        return Ok(place.parts.evictions() == before);
     }
     Ok(false)
 }
