@@ -88,7 +88,10 @@ pub struct ServedPage {
     pub(crate) site: PageSite,
     pub(crate) limits: PageLimits,
     pub(crate) refused: RefusalCounts,
+    /// Requests of those who may read.
     pub(crate) budget: RequestBudget,
+    /// Attempts to get a session, which anybody can make.
+    pub(crate) sessions: RequestBudget,
     /// How many handshakes of TLS may begin.
     pub(crate) handshakes: RequestBudget,
     /// Places for requests that wait or are answered.
@@ -120,6 +123,7 @@ impl ServedPage {
             site,
             refused: RefusalCounts::default(),
             budget: RequestBudget::new(limits.rate, Instant::now()),
+            sessions: RequestBudget::new(limits.rate, Instant::now()),
             handshakes: RequestBudget::new(limits.rate, Instant::now()),
             places: Arc::new(Semaphore::new(limits.answers + limits.waiting)),
             turns: Arc::new(Semaphore::new(limits.answers)),

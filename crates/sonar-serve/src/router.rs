@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::answer::{AnswerForm, StaticAnswer, takes_gzip};
 use crate::documents::{DocumentKind, late, make};
 use crate::hosts::{is_asked_by_tls, is_same_origin};
-use crate::limits::PageRefusal;
+use crate::limits::{PageRefusal, RequestBudget};
 use crate::live;
 use crate::openapi;
 use crate::page::ServedPage;
@@ -145,7 +145,7 @@ async fn only_readers(
 ) -> Result<Response, PageProblem> {
     own_page(request.headers())?;
     page.access.admits(request.headers(), page.history.now())?;
-    in_time(&page)?;
+    in_time(&page.budget)?;
     Ok(next.run(request).await)
 }
 
@@ -154,7 +154,7 @@ async fn open_session(
     headers: HeaderMap,
 ) -> Result<Response, PageProblem> {
     own_page(&headers)?;
-    in_time(&page)?;
+    in_time(&page.sessions)?;
     let cookie = page.access.open_session(&headers, page.history.now())?;
     let is_secure = page.site.tls.is_some() || is_asked_by_tls(&headers);
     let cookie = cookie.header(is_secure);
@@ -171,8 +171,8 @@ fn own_page(headers: &HeaderMap) -> Result<(), PageProblem> {
     ))
 }
 
-fn in_time(page: &ServedPage) -> Result<(), PageProblem> {
-    if page.budget.take(Instant::now()) {
+fn in_time(budget: &RequestBudget) -> Result<(), PageProblem> {
+    if budget.take(Instant::now()) {
         return Ok(());
     }
     Err(PageProblem::new(PageRefusal::Rate, "too many requests in a second: try again in a second"))

@@ -171,6 +171,8 @@ fn too_many_requests_are_refused_until_there_is_time() {
     // Who may not read takes nothing from those who may.
     let once = limited(PageLimits { rate: RequestRate { per_second: 0, burst: 1 }, ..usual() });
     assert_eq!(refused(&once.ask(empty(get("/api/v1/status")))), expected(401, "access"));
+    assert_eq!(refused(&once.ask(empty(post("/api/v1/session")))), expected(401, "access"));
+    assert_eq!(refused(&once.ask(empty(post("/api/v1/session")))), expected(429, "rate"));
     assert_eq!(once.read("/api/v1/status").status, StatusCode::OK);
 }
 
