@@ -1205,7 +1205,7 @@ operations: Array<NowOperation>,
 left_out: number,
 /** Operations that wait on purpose, as change streams do, and that are not listed. */
 waiting: number,
-/** Servers that did not say what they work on, a sentence each. */
+/** What is missing, a sentence each: servers that did not say what they work on, requests that were not listed in time. */
 problems: Array<string>, };
 
 /** A source of operations that run. */

@@ -12,6 +12,10 @@ use ts_rs::TS;
 
 use super::operation::{MAX_OPERATIONS, NowBlocker, NowOperation};
 
+/// That requests are missing.
+const PARTIAL: &str =
+    "the capture did not answer in time: requests without a reply are missing from this list";
+
 /// Operations that run, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, TS)]
 pub struct NowSnapshot {
@@ -23,7 +27,7 @@ pub struct NowSnapshot {
     pub left_out: u64,
     /// Operations that wait on purpose, as change streams do, and that are not listed.
     pub waiting: u64,
-    /// Servers that did not say what they work on, a sentence each.
+    /// What is missing, a sentence each: servers that did not say what they work on, requests that were not listed in time.
     pub problems: Vec<String>,
 }
 
@@ -54,6 +58,8 @@ pub struct NowListing {
     pub at: Timestamp,
     /// Requests without a reply; `None` if none are captured.
     pub wire: Option<RunningOperations>,
+    /// Whether the capture did not list all of them in time.
+    pub is_partial: bool,
     /// What threads do.
     pub threads: Option<Arc<HashMap<RequestKey, SeenThread>>>,
     /// What servers say.
@@ -75,14 +81,14 @@ impl ServerOperations {
 impl NowListing {
     /// All of it as one list, whose servers are named by `name_of`.
     pub fn snapshot(self, name_of: &dyn Fn(Endpoint) -> Endpoint) -> NowSnapshot {
-        let Self { at, wire, threads, servers } = self;
+        let Self { at, wire, is_partial, threads, servers } = self;
         let RunningOperations { operations: wire, mut left_out, waiting } = wire.unwrap_or_default();
         let by_key: HashMap<RequestKey, &RunningOperation> =
             wire.iter().map(|one| (one.key(), one)).collect();
         // One operation at a time is executed for a connection.
         let mut said: HashMap<(String, String), NowOperation> = HashMap::new();
         let mut others = Vec::new();
-        let mut problems = Vec::new();
+        let mut problems: Vec<String> = is_partial.then(|| PARTIAL.to_owned()).into_iter().collect();
         for server in servers {
             left_out += server.left_out;
             problems.extend(server.problem.clone());
@@ -280,9 +286,10 @@ mod tests {
         let mut servers = vec![Arc::new(ServerOperations::new(NAME, &many, 30))];
         let problem = Some("27018: not authorized".to_owned());
         servers.push(Arc::new(ServerOperations { problem, ..ServerOperations::default() }));
-        let found = snapshot(NowListing { wire: Some(wire), servers, ..NowListing::default() });
+        let found =
+            snapshot(NowListing { wire: Some(wire), is_partial: true, servers, ..NowListing::default() });
         assert_eq!((found.operations.len(), found.left_out), (MAX_OPERATIONS, 20 + 10 + 30));
-        assert_eq!(found.problems, ["27018: not authorized"]);
+        assert_eq!(found.problems, [PARTIAL, "27018: not authorized"]);
         assert_eq!(snapshot(NowListing::default()).operations, []);
     }
 

@@ -7,6 +7,7 @@ use sonar_core::history::CollectorKind;
 use sonar_core::time_split::ThreadActivity;
 use sonar_core::{
     Application, Class, CurrentOperation, Endpoint, Identity, Role, RunningOperation, ShapeInfo, Timestamp,
+    words,
 };
 use ts_rs::TS;
 
@@ -102,16 +103,12 @@ pub struct NowBlocker {
     pub shape_id: Option<String>,
 }
 
-/// A text of at most so many bytes; what is beyond is replaced by an ellipsis.
-fn cut(text: &str, most: usize) -> String {
+/// A text of at most so many bytes; an ellipsis stands for the rest.
+fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
-    let mut end = most.saturating_sub('…'.len_utf8());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}…", &text[..end])
+    format!("{}…", words::cut(text, most.saturating_sub('…'.len_utf8())))
 }
 
 fn length(text: &Option<String>) -> usize {
@@ -119,7 +116,7 @@ fn length(text: &Option<String>) -> usize {
 }
 
 fn named(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| cut(text, MAX_NAME))
+    (!text.is_empty()).then(|| shortened(text, MAX_NAME))
 }
 
 /// Address and port in one form, whichever the source has.
@@ -161,13 +158,13 @@ impl NowOperation {
 
     /// A request without a reply yet, at this time; `server` is the name of its server.
     pub fn of_wire(one: &RunningOperation, server: Endpoint, at: Timestamp) -> Self {
-        let app = cut(&one.app.label(), MAX_NAME);
+        let app = shortened(&one.app.label(), MAX_NAME);
         Self {
             sources: vec![CollectorKind::Queries.name().to_owned()],
             client: Some(one.client.to_string()),
             role: one.role.name().to_owned(),
             class: one.class.name().to_owned(),
-            command: cut(&one.command, MAX_NAME),
+            command: shortened(&one.command, MAX_NAME),
             app,
             shape_id: Some(one.shape.id.to_string()),
             started_ns: Some(one.start.unix_ns()),
@@ -189,10 +186,10 @@ impl NowOperation {
         Some(Self {
             sources: vec![CollectorKind::Status.name().to_owned()],
             client: client_name(&one.client),
-            app: cut(&one.app, MAX_NAME),
+            app: shortened(&one.app, MAX_NAME),
             role: Role::Served.name().to_owned(),
             class: one.class.name().to_owned(),
-            command: cut(&one.command, MAX_NAME),
+            command: shortened(&one.command, MAX_NAME),
             shape_id: (one.identity == Identity::Exact).then(|| one.shape.id.to_string()),
             typed: if is_known { of_shape.typed.clone() } else { String::new() },
             started_ns: started,
@@ -202,7 +199,7 @@ impl NowOperation {
                 .waits
                 .iter()
                 .take(MAX_WAITS)
-                .map(|wait| cut(&current_op::wait(wait), MAX_NAME))
+                .map(|wait| shortened(&current_op::wait(wait), MAX_NAME))
                 .collect(),
             opid: named(&one.id),
             plan: named(&one.plan),
@@ -223,9 +220,9 @@ impl NowOperation {
             role: String::new(),
             class: String::new(),
             command: String::new(),
-            namespace: cut(&shape.namespace(), 2 * MAX_NAME),
+            namespace: shortened(&shape.namespace(), 2 * MAX_NAME),
             shape_id: None,
-            typed: cut(&shape.typed, MAX_TEXT),
+            typed: shortened(&shape.typed, MAX_TEXT),
             started_ns: None,
             running_ns: None,
             thread_name: None,
@@ -270,9 +267,9 @@ impl NowBlocker {
     /// The thread of this name, which ended a wait of so many nanoseconds; `runs` is what it executed then and still does.
     pub(super) fn new(thread: &str, wait_ns: u64, runs: Option<&RunningOperation>) -> Self {
         Self {
-            thread: cut(thread, MAX_NAME),
+            thread: shortened(thread, MAX_NAME),
             wait_ns,
-            runs: runs.map(|one| cut(&format!("{} {}", one.command, one.shape.namespace()), MAX_NAME)),
+            runs: runs.map(|one| shortened(&format!("{} {}", one.command, one.shape.namespace()), MAX_NAME)),
             client: runs.map(|one| one.client.to_string()),
             shape_id: runs.map(|one| one.shape.id.to_string()),
         }
@@ -285,11 +282,11 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_between_letters() {
-        assert_eq!(cut("short", 5), "short");
+        assert_eq!(shortened("short", 5), "short");
         let long = "ü".repeat(300);
-        let text = cut(&long, MAX_TEXT);
+        let text = shortened(&long, MAX_TEXT);
         assert!(text.len() <= MAX_TEXT && text.ends_with("ü…"), "{}", text.len());
-        assert_eq!(cut("abcdef", 4), "a…");
+        assert_eq!(shortened("abcdef", 4), "a…");
     }
 
     #[test]

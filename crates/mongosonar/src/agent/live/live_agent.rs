@@ -266,7 +266,8 @@ impl<'a> LiveAgent<'a> {
         if let Some(wire) = self.running.end(now) {
             let listing = NowListing {
                 at: self.record.clock.time(),
-                wire: wire.0,
+                wire: wire.operations,
+                is_partial: wire.is_partial,
                 threads: board.threads(now),
                 servers: board.servers(now),
             };
