@@ -23,7 +23,7 @@ umask 077
 home=$(getent passwd "$(id -u)" | cut -d: -f6)
 export HOME="${home:-$HOME}"
 file=$(mktemp "$HOME/mongosonar-XXXXXXXXXX.html") || exit 1
-cat > "$file" || exit 1
+cat > "$file" || { rm -f "$file"; exit 1; }
 { xdg-open "$file" & sleep 60; rm -f "$file"; } > /dev/null 2>&1 &
 "#;
 
@@ -99,7 +99,7 @@ fn open_by(mut shell: Command, link: &str) -> io::Result<()> {
         child.stdin.take().map_or(Ok(()), |mut input| input.write_all(redirection(link).as_bytes()));
     match child.wait()?.success() {
         true => written,
-        false => Err(io::Error::other("no file can be made in the home folder")),
+        false => Err(io::Error::other("no file with the link can be written in the home folder")),
     }
 }
 
