@@ -4,6 +4,7 @@
 
 mod disk_tests;
 mod files;
+mod left_out;
 mod places;
 mod sizes;
 

@@ -1,19 +1,18 @@
 //! Series of disks and of file systems, place by place.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use sonar_core::Endpoint;
 use sonar_core::history::{HistoryWindow, SeriesMetric, SeriesSubject, metrics};
 use ts_rs::TS;
 
+use super::left_out::LeftOutNames;
 use crate::past::series_sum::SeriesSum;
 use crate::timeline::TimeAxis;
 
 /// The most devices, or file systems, that are shown.
 const MAX_PLACES: usize = 64;
-/// Further ones are counted up to this many.
-const MAX_COUNTED: usize = 1_000;
 
 /// A figure of a device or a file system over time.
 #[derive(Clone, Debug, Serialize, TS)]
@@ -44,12 +43,12 @@ pub(super) struct PlaceSums {
     /// By name, and by metric.
     places: BTreeMap<Box<str>, BTreeMap<&'static str, SeriesSum>>,
     /// Names without a place.
-    left_out: BTreeSet<Box<str>>,
+    left_out: LeftOutNames,
 }
 
 impl PlaceSums {
     pub fn new(subject: SeriesSubject, axis: TimeAxis) -> Self {
-        Self { subject, axis, places: BTreeMap::new(), left_out: BTreeSet::new() }
+        Self { subject, axis, places: BTreeMap::new(), left_out: LeftOutNames::default() }
     }
 
     pub fn add(&mut self, window: &HistoryWindow) {
@@ -57,9 +56,7 @@ impl PlaceSums {
         for (key, value) in window.series.iter().filter(|(key, _)| key.subject == self.subject) {
             let Some(metric) = metrics::find(&key.metric) else { continue };
             if !self.places.contains_key(&key.name) && self.places.len() >= MAX_PLACES {
-                if self.left_out.len() < MAX_COUNTED {
-                    self.left_out.insert(key.name.clone());
-                }
+                self.left_out.add(&key.name);
                 continue;
             }
             let parts = self.axis.parts;
@@ -71,7 +68,7 @@ impl PlaceSums {
 
     /// How many had no place.
     pub fn left_out(&self) -> usize {
-        self.left_out.len()
+        self.left_out.count()
     }
 
     /// The figures of each place, with those of the time before.

@@ -1,21 +1,20 @@
 //! How large collections and indexes are, and how much they grew.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use sonar_core::Endpoint;
 use sonar_core::history::{HistoryWindow, SeriesMetric, SeriesSubject, SeriesValue, metrics};
 use ts_rs::TS;
 
+use super::left_out::LeftOutNames;
 use crate::kit::server_address;
 
 /// The most collections and indexes that are shown by name; all others are added up.
 const MAX_SHOWN: usize = 100;
 /// The most that have a size of their own while windows are read.
 const MAX_SUMS: usize = 4_096;
-/// Further ones are counted up to this many.
-const MAX_COUNTED: usize = 1_000;
 
 /// A collection or an index.
 #[derive(Clone, Debug, Serialize, TS)]
@@ -77,7 +76,7 @@ type SizeKey = (SeriesSubject, Endpoint, Box<str>);
 pub(super) struct SizeSums {
     sums: BTreeMap<SizeKey, SizeSum>,
     /// Names without a place.
-    left_out: BTreeSet<Box<str>>,
+    left_out: LeftOutNames,
 }
 
 impl SizeSums {
@@ -89,15 +88,15 @@ impl SizeSums {
             let of = (key.subject, key.server, key.name.clone());
             if self.sums.len() < MAX_SUMS || self.sums.contains_key(&of) {
                 self.sums.entry(of).or_default().take(&key.metric, value);
-            } else if self.left_out.len() < MAX_COUNTED {
-                self.left_out.insert(key.name.clone());
+            } else {
+                self.left_out.add(&key.name);
             }
         }
     }
 
     /// How many had no place.
     pub fn left_out(&self) -> usize {
-        self.left_out.len()
+        self.left_out.count()
     }
 
     /// The largest, and all others.
