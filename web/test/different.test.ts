@@ -1,4 +1,4 @@
-// What is different: the rectangle of a heat map as an address and a request have it, and what is said of what differs.
+// What is different: how an address and a request write the selected rectangle, and the words for what differs.
 
 import { expect, test } from "vitest";
 

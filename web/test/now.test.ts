@@ -1,4 +1,4 @@
-// The view of operations that run: what is said of each, and which are shown.
+// The view Now: the words for each operation, and which operations are shown.
 
 import { expect, test } from "vitest";
 

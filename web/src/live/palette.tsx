@@ -36,7 +36,7 @@ export function matching(all: readonly Place[], text: string): Place[] {
   return all.filter((place) => words.every((word) => place.words.toLowerCase().includes(word)));
 }
 
-/** The letters from which on shapes are looked for, and how long somebody types no further one, in milliseconds. */
+/** Shapes are searched for after at least this many letters, once nothing was typed for so many milliseconds. */
 const MIN_LETTERS = 2;
 const PAUSE_MS = 250;
 /** How many shapes are shown. */

@@ -323,7 +323,7 @@ const QUIET_MS = 600;
 /** Of how many series the values are spoken: nobody listens to more. */
 const MAX_SPOKEN = 4;
 
-/** What is said of a place to those who do not see it. */
+/** What a screen reader says of a place. */
 export function spoken(reading: string, series: readonly Series[], at: number | null, axis: Axis): string {
   if (at === null) return reading;
   const values = series

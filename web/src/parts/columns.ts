@@ -77,7 +77,7 @@ export function sorted<Row>(rows: readonly Row[], column: Column<Row>, descendin
     .map((entry) => entry.row);
 }
 
-/** Texts that are looked through beside the columns of text: by names, if somebody may look through one of them alone. */
+/** Texts that a filter searches beside the text columns. Those with names can be searched one by one. */
 export type MoreText = string | Record<string, readonly string[]>;
 
 /**

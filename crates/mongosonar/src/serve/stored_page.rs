@@ -25,7 +25,7 @@ use crate::confinement::start_order::{StartStep, start_thread};
 use crate::exit;
 use crate::page;
 
-/// How often the token is read again: after a new one was made, sessions of the one before last no longer than that.
+/// How often the token is read again: sessions of an old token end this soon after a new one was made.
 const READ_TOKEN_EVERY: Duration = Duration::from_millis(500);
 
 /// What a page shows.

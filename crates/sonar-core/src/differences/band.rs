@@ -83,7 +83,7 @@ pub struct DividedLatencies {
 }
 
 impl DividedLatencies {
-    /// Divides the operations of a histogram by a band; without one, all of them are outside.
+    /// Counts the operations of a histogram inside and outside a band. Without a band, all are outside.
     pub fn new(latency: &Histogram, band: Option<LatencyBand>) -> Self {
         let mut divided = Self::default();
         let middle = |index: i32| {

@@ -44,8 +44,8 @@ struct JudgedValue<K> {
     shift: Option<ShareShift>,
 }
 
-/// Compares the selected operations with the rest in each dimension; the answers are in the order of `tallies`. The most values
-/// of a dimension that are shown by themselves are `shown`; all of them are tested, and corrected for that together.
+/// Compares the selected operations with the rest in each dimension, in the order of `tallies`. At most `shown` values of a
+/// dimension have a row of their own. All values are tested, and all tests are corrected together.
 pub fn compare<K: Ord + Clone>(tallies: &[ValueTally<K>], shown: usize) -> Vec<DimensionDifference<K>> {
     let mut dimensions: Vec<Vec<JudgedValue<K>>> = tallies.iter().map(judge).collect();
     let p: Vec<f64> =

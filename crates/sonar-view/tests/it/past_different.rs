@@ -156,7 +156,7 @@ fn outcomes_are_divided_in_each_window() {
     let outcomes = dimension(&report, "outcome");
     let failed = value(outcomes, "error 50");
     assert_eq!((failed.these, failed.rest, failed.differs, outcomes.estimated), (270.0, 0.0, true, 0.0));
-    // A sixth of them is in each window of that minute, and nothing else.
+    // Each of the six windows of that minute has a sixth of the selected operations, and no others.
     let times = dimension(&report, "time");
     assert!((times.difference - 1.0 / 6.0).abs() < 1e-9, "{times:?}");
     let slow = value(times, "2023-11-14T22:05:00Z");

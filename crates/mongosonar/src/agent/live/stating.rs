@@ -22,7 +22,7 @@ use crate::agent::status_file;
 /// How often the status is written.
 const STATUS_EVERY: Duration = Duration::from_secs(2);
 
-/// The servers, with what of them is not read.
+/// The servers that are watched, and why a log or `diagnostic.data` of one is not read.
 pub fn servers(watched: &WatchedServers, board: &CollectorBoard) -> Vec<WatchedServer> {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let problem = |collector: CollectorKind, server: &FoundServer, path: &Option<PathBuf>| {

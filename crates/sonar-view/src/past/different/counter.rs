@@ -248,7 +248,7 @@ impl<'a> DifferenceCounter<'a> {
         self.in_proportion(Dimension::Outcome, divided, &parts);
     }
 
-    /// Adds values of which only the number of operations is known: each has the same share inside.
+    /// Adds values for which only the number of operations is known, so that the same share of each is taken as selected.
     fn in_proportion(&mut self, dimension: Dimension, divided: &DividedLatencies, parts: &[PartOfRow]) {
         let share = divided.share();
         let inside: Vec<f64> = parts.iter().map(|part| part.time.calls as f64 * share).collect();

@@ -1,4 +1,4 @@
-//! The latencies of a span, before it is known which of them are compared.
+//! The latencies of all operations of a span, from which a default selection is made.
 
 use std::sync::Arc;
 
